@@ -22,8 +22,8 @@ refuses "toll beta refuses more than a half" "Invalid argument|I/O error" sysctl
 check "ai_ppm is writable" sysctl_set net.unocc.ai_ppm 1234
 equal "ai_ppm reads back" 1234 "$(sysctl_get net.unocc.ai_ppm)"
 # As in every sysctl of the kernel: proc_douintvec_minmax().
-check "a number may be hexadecimal" sysctl_set net.unocc.ai_ppm 0x10
-equal "and reads back in decimal" 16 "$(sysctl_get net.unocc.ai_ppm)"
+check "ai_ppm accepts a hexadecimal number" sysctl_set net.unocc.ai_ppm 0x10
+equal "a hexadecimal ai_ppm reads back in decimal" 16 "$(sysctl_get net.unocc.ai_ppm)"
 check "ai_ppm is writable again" sysctl_set net.unocc.ai_ppm 1234
 for bad in -1 99999999999 18446744073709551616 nonsense 12x 1.5 ""; do
 	refuses "ai_ppm refuses '$bad'" "Invalid argument|I/O error" sysctl_set net.unocc.ai_ppm "$bad"
@@ -36,35 +36,35 @@ refuses "gemini line_rate_mbps refuses more than a terabit" "Invalid argument|I/
 
 equal "the default is profile paper: md_gentle is 0.3" 307 "$(sysctl_get net.unocc.md_gentle)"
 for cc in unocc gemini; do
-	equal "$cc: nothing is to be set" 0 "$(sysctl_get net.$cc.line_rate_mbps)"
-	equal "$cc: what flows have had is to be read only" "-r--r--r--" \
+	equal "$cc: line_rate_mbps is 0 by default" 0 "$(sysctl_get net.$cc.line_rate_mbps)"
+	equal "$cc: shortest_rtt_us is read-only" "-r--r--r--" \
 		"$(ls -l /proc/sys/net/$cc/shortest_rtt_us | cut -c1-10)"
-	equal "$cc: and no flow has had any" 0 "$(sysctl_get net.$cc.shortest_rtt_us)"
+	equal "$cc: shortest_rtt_us is 0 before the first flow" 0 "$(sysctl_get net.$cc.shortest_rtt_us)"
 done
-check "gemini has the paper's numbers, too" sysctl_set net.gemini.profile paper
-equal "gemini, profile paper: t_us" 5000 "$(sysctl_get net.gemini.t_us)"
-equal "the profile is an action, and is not read" "--w-------" "$(ls -l /proc/sys/net/unocc/profile | cut -c1-10)"
-check "profile paper" sysctl_set net.unocc.profile paper
+check "gemini accepts profile paper" sysctl_set net.gemini.profile paper
+equal "gemini: profile paper sets t_us" 5000 "$(sysctl_get net.gemini.t_us)"
+equal "profile is write-only" "--w-------" "$(ls -l /proc/sys/net/unocc/profile | cut -c1-10)"
+check "unocc accepts profile paper" sysctl_set net.unocc.profile paper
 equal "profile paper: md_gentle is 0.3" 307 "$(sysctl_get net.unocc.md_gentle)"
 equal "profile paper: skip_md_when_falling off" 0 "$(sysctl_get net.unocc.skip_md_when_falling)"
-check "profile artifact" sysctl_set net.unocc.profile artifact
+check "unocc accepts profile artifact" sysctl_set net.unocc.profile artifact
 equal "profile artifact: md_gentle is 0.35" 358 "$(sysctl_get net.unocc.md_gentle)"
 equal "profile artifact: skip_md_when_falling on" 1 "$(sysctl_get net.unocc.skip_md_when_falling)"
 equal "profile artifact: k_bytes" 24576 "$(sysctl_get net.unocc.k_bytes)"
-check "a single value can be changed after" sysctl_set net.unocc.md_gentle 400
-equal "and is kept" 400 "$(sysctl_get net.unocc.md_gentle)"
+check "a value can be changed after a profile" sysctl_set net.unocc.md_gentle 400
+equal "a value changed after a profile is kept" 400 "$(sysctl_get net.unocc.md_gentle)"
 for bad in tuned linux "" "paper linux" paperpaperpaperpaper; do
 	refuses "profile refuses '$bad'" "Invalid argument|I/O error" sysctl_set net.unocc.profile "$bad"
 done
-equal "is refused without effect" 400 "$(sysctl_get net.unocc.md_gentle)"
+equal "a refused profile changes no value" 400 "$(sysctl_get net.unocc.md_gentle)"
 
 ip netns add other
 equal "a new namespace has its own defaults" 1000 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
 in_ns other sysctl -qw net.unocc.ai_ppm=77 net.gemini.t_us=777
-equal "and its own values" 77 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
-equal "that stay out of the others" 1000 "$([ "$(sysctl_get net.unocc.ai_ppm)" = 77 ] && echo 77 || echo 1000)"
+equal "a namespace can set its own values" 77 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
+equal "the values of one namespace do not change another" 1000 "$([ "$(sysctl_get net.unocc.ai_ppm)" = 77 ] && echo 77 || echo 1000)"
 ip netns del other
 
-equal "only root writes" "-rw-r--r--" "$(ls -l /proc/sys/net/unocc/ai_ppm | cut -c1-10)"
+equal "only root can write ai_ppm" "-rw-r--r--" "$(ls -l /proc/sys/net/unocc/ai_ppm | cut -c1-10)"
 rmmod tcp_unocc tcp_gemini tcp_toll
 finish

@@ -29,10 +29,10 @@ for cc in unocc gemini toll; do
 		route $cc 2>/dev/null
 		touch /tmp/$cc
 	} &
-	check "$cc: the request ends" eventually test -e /tmp/$cc
-	check "$cc: there is a namespace" eventually test -e /run/netns/meanwhile
-	check "$cc: there is a route" eventually route $cc
-	check "$cc: and parameters" eventually test -d /proc/sys/net/$cc
+	check "$cc: ip route returns" eventually test -e /tmp/$cc
+	check "$cc: a namespace is created while the module loads" eventually test -e /run/netns/meanwhile
+	check "$cc: a route can select it" eventually route $cc
+	check "$cc: its parameters exist" eventually test -d /proc/sys/net/$cc
 	ip netns del meanwhile
 done
 unload tcp_unocc tcp_gemini tcp_toll
@@ -50,16 +50,16 @@ for cc in unocc gemini toll; do
 	ip netns add ending
 	in_ns ending sh -c "exec 3>/proc/sys/net/ipv4/tcp_congestion_control
 		exec nsenter --net=/proc/2/ns/net sh -c 'echo $cc >&3; touch /tmp/$cc.written'" 2>/dev/null &
-	check "$cc: the module is asked for" eventually test -e /tmp/loading
+	check "$cc: the write requests the module" eventually test -e /tmp/loading
 	ip netns del ending
 	touch /tmp/ending
 	{
 		ip netns add another
 		touch /tmp/$cc.another
 	} &
-	check "$cc: the write ends" eventually test -e /tmp/$cc.written
-	check "$cc: there is another namespace" eventually test -e /tmp/$cc.another
-	check "$cc: the module is there" eventually test -d /proc/sys/net/$cc
+	check "$cc: the write returns after its namespace ended" eventually test -e /tmp/$cc.written
+	check "$cc: a namespace is created during the write" eventually test -e /tmp/$cc.another
+	check "$cc: its parameters exist after the write" eventually test -d /proc/sys/net/$cc
 	ip netns del another
 done
 echo "$modprobe" >/proc/sys/kernel/modprobe

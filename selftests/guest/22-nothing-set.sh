@@ -35,15 +35,15 @@ settle() { sleep 0.5; }
 # 10 Gbit/s x 4 ms are 5 MB, 3,453 packets.
 settle
 in_ns h1 sysctl -qw net.unocc.start=1
-within "veth says 10 Gbit/s" 3200 3600 "$(window 10.9.0.2)"
+within "the first window uses veth's 10 Gbit/s" 3200 3600 "$(window 10.9.0.2)"
 in_ns h1 sysctl -qw net.unocc.line_rate_mbps=5000
-within "what is set by hand wins" 1600 1800 "$(window 10.9.0.2)"
+within "line_rate_mbps overrides the device's speed" 1600 1800 "$(window 10.9.0.2)"
 in_ns h1 sysctl -qw net.unocc.line_rate_mbps=0
-within "until it is not" 3200 3600 "$(window 10.9.0.2)"
+within "line_rate_mbps 0 uses the device's speed again" 3200 3600 "$(window 10.9.0.2)"
 head -c 100000 /dev/zero >/tmp/sent
-check "data arrive" transfer 10.9.0.2
-equal "the host has learned its RTT, which is beyond a datacenter's" 500 "$(in_ns h1 cat /proc/sys/net/unocc/shortest_rtt_us)"
-equal "which is gemini's alone for gemini" 0 "$(in_ns h1 cat /proc/sys/net/gemini/shortest_rtt_us)"
+check "100 kB arrive over 4 ms" transfer 10.9.0.2
+equal "unocc: an RTT of 4 ms sets shortest_rtt_us to 500" 500 "$(in_ns h1 cat /proc/sys/net/unocc/shortest_rtt_us)"
+equal "gemini: flows of unocc do not set shortest_rtt_us" 0 "$(in_ns h1 cat /proc/sys/net/gemini/shortest_rtt_us)"
 
 # A device that comes up during constant events of others is queried, too.
 ip link add churn0 type dummy
@@ -54,7 +54,7 @@ pair
 in_ns h2 tc qdisc add dev eth0 root netem delay 4ms limit 10000
 in_ns h1 sysctl -qw net.unocc.start=1
 sleep 2
-within "veth says 10 Gbit/s, however many events there are" 3200 3600 "$(window 10.9.0.2)"
+within "the first window uses veth's 10 Gbit/s despite constant device events" 3200 3600 "$(window 10.9.0.2)"
 kill $churning
 wait $churning 2>/dev/null
 ip link del churn0
@@ -67,13 +67,13 @@ for i in 1 2; do
 	ip -n h$i link set u0 up
 done
 settle
-equal "a device that is silent" 10 "$(window 10.6.0.2)"
+equal "a device without a speed gets a first window of 10 packets" 10 "$(window 10.6.0.2)"
 in_ns h1 sysctl -qw net.unocc.start=0
 head -c 8000000 /dev/zero >/tmp/sent
 for cc in unocc gemini; do
 	choose h1 $cc 3
 	choose h2 $cc 3
-	check "$cc: every byte arrives by it" transfer 10.6.0.2
+	check "$cc: 8 MB arrive through a device without a speed" transfer 10.6.0.2
 done
 
 # Early losses, and 100 ms. The measured C is too small then: with it gemini's h takes minutes.
@@ -92,7 +92,7 @@ after_losses() {
 	sleep $2
 	before=$(arrived)
 	sleep 2
-	within "$1: after early losses a silent device has 40 Mbit/s in $2 s" 10000000 1000000000 $(($(arrived) - before))
+	within "$1: after early losses a device without a speed has 40 Mbit/s in $2 s" 10000000 1000000000 $(($(arrived) - before))
 	kill $sender $receiver 2>/dev/null
 	wait $sender $receiver 2>/dev/null
 	in_ns h2 tc qdisc change dev eth0 root netem delay 4ms limit 10000
@@ -106,7 +106,7 @@ own=$!
 eventually listens h1 5002
 ip netns exec h1 sh -c 'head -c 1000000 /dev/zero | nc 127.0.0.1 5002' >/dev/null
 kill $own 2>/dev/null
-equal "flows to the host itself do not count" 500 "$(in_ns h1 cat /proc/sys/net/unocc/shortest_rtt_us)"
+equal "a flow of the host to itself does not set shortest_rtt_us" 500 "$(in_ns h1 cat /proc/sys/net/unocc/shortest_rtt_us)"
 unpair
 
 # A path far slower than the device: 100 Mbit/s behind 10 Gbit/s. No flow may stall.
@@ -114,22 +114,22 @@ unpair
 slow() {
 	pair
 	in_ns h1 sysctl -qw net.ipv4.tcp_wmem="4096 16777216 33554432"
-	check "a path of $1 back" in_ns h2 tc qdisc add dev eth0 root netem delay $1 limit 10000
+	check "the return path takes $1" in_ns h2 tc qdisc add dev eth0 root netem delay $1 limit 10000
 	shift
-	check "$1: at 100 Mbit/s" in_ns h1 "$@"
+	check "$1 limits the path to 100 Mbit/s" in_ns h1 "$@"
 }
 for cc in unocc gemini; do
 	slow 2ms xdc qdisc add dev eth0 root phantom limit 200kb rate 100mbit phantom 100kb drain 0.95 pmin 5% pmax 60%
 	choose h1 $cc 3
 	choose h2 $cc 3
-	check "$cc: every byte arrives by marks" transfer 10.9.0.2
-	equal "$cc: without a timeout" 0 "$(snmp h1 TcpExt TCPTimeouts)"
+	check "$cc: 8 MB arrive through a port that marks" transfer 10.9.0.2
+	equal "$cc: no timeout behind a port that marks" 0 "$(snmp h1 TcpExt TCPTimeouts)"
 	unpair
 	slow 2ms tc qdisc add dev eth0 root tbf rate 100mbit burst 20kb limit 200kb
 	choose h1 $cc 3
 	choose h2 $cc 3
-	check "$cc: every byte arrives by losses" transfer 10.9.0.2
-	within "$cc: with few timeouts" 0 3 "$(snmp h1 TcpExt TCPTimeouts)"
+	check "$cc: 8 MB arrive through a port that only drops" transfer 10.9.0.2
+	within "$cc: few timeouts behind a port that only drops" 0 3 "$(snmp h1 TcpExt TCPTimeouts)"
 	unpair
 done
 finish

@@ -20,10 +20,10 @@ dd if=/dev/urandom of=/tmp/sent bs=1000 count=$((sent_bytes / 1000)) 2>/dev/null
 mkfifo /tmp/feed
 
 for cc in unocc gemini toll; do
-	refuses "$cc: a namespace may not choose what the first has not allowed" "not permitted" \
+	refuses "$cc: a namespace cannot choose it before the first one allows it" "not permitted" \
 		in_ns h1 sysctl -qw net.ipv4.tcp_congestion_control=$cc
 done
-check "the first namespace allows them" allow unocc gemini toll dctcp
+check "the first namespace allows the algorithms" allow unocc gemini toll dctcp
 
 # open, close: a connection that stays open after /tmp/sent was transferred. Not through check, whose subshell
 # would close a copy.
@@ -50,11 +50,11 @@ for cc in unocc gemini toll; do
 	for ecn in 0 3; do
 		choose h1 $cc $ecn
 		choose h2 $cc $ecn
-		check "$cc, tcp_ecn=$ecn: IPv4" transfer 10.9.0.2
-		check "$cc, tcp_ecn=$ecn: IPv6" transfer fd09::2
+		check "$cc, tcp_ecn=$ecn: transfer over IPv4" transfer 10.9.0.2
+		check "$cc, tcp_ecn=$ecn: transfer over IPv6" transfer fd09::2
 	done
 	choose h2 cubic 1
-	check "$cc to a receiver of RFC 3168" transfer 10.9.0.2
+	check "$cc: transfer to a receiver of RFC 3168" transfer 10.9.0.2
 done
 
 # A port that soon marks every packet: its phantom queue drains slower than the minimum window fills it, even
@@ -68,18 +68,18 @@ marks() {
 	choose h2 "$2" 1
 	check "$case: a marking port" in_ns h1 xdc qdisc add dev eth0 $port
 	open
-	check "$case: all is acknowledged" eventually all_acked
+	check "$case: all data are acknowledged" eventually all_acked
 	seen=$(info)
-	matches "$case: ss names it and ECN" " ecn (.* )?$1 " "$seen"
-	matches "$case: ss has the DCTCP block" \
+	matches "$case: ss shows its name and ECN" " ecn (.* )?$1 " "$seen"
+	matches "$case: ss shows the DCTCP block" \
 		"dctcp:\(ce_state:[01],alpha:[0-9]+,ab_ecn:[0-9]+,ab_tot:[0-9]+\)" "$seen"
-	within "$case: alpha, of 1024" 800 1024 "$(field alpha "$seen")"
+	within "$case: alpha, in 1/1024" 800 1024 "$(field alpha "$seen")"
 	marked=$(counter marked_phantom)
 	within "$case: packets marked" 300 900 "$marked"
 	slack=$((marked * $3 / 100))
-	within "$case: delivered_ce" $((marked - slack)) $((marked + slack)) "$(field delivered_ce "$seen")"
+	within "$case: delivered_ce is near the port's marks" $((marked - slack)) $((marked + slack)) "$(field delivered_ce "$seen")"
 	close
-	check "$case: nothing is lost" cmp /tmp/sent /tmp/received
+	check "$case: every byte arrived" cmp /tmp/sent /tmp/received
 	in_ns h1 xdc qdisc del dev eth0 root
 }
 
@@ -92,10 +92,10 @@ for cc in unocc gemini toll; do
 	choose h1 $cc 0
 	choose h2 cubic 0
 	open
-	check "$cc without ECN: all is acknowledged" eventually all_acked
-	matches "$cc without ECN: ss says Reno" "[[:space:]]$cc-reno .*dctcp:fallback_mode" "$(info)"
+	check "$cc without ECN: all data are acknowledged" eventually all_acked
+	matches "$cc without ECN: ss shows Reno" "[[:space:]]$cc-reno .*dctcp:fallback_mode" "$(info)"
 	close
-	check "$cc without ECN: nothing is lost" cmp /tmp/sent /tmp/received
+	check "$cc without ECN: every byte arrived" cmp /tmp/sent /tmp/received
 done
 unpair
 allow

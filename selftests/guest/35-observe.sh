@@ -61,15 +61,15 @@ eventually grown rounds --dport 5002
 eventually grown epochs --dport 5003
 for port in 5001 5003; do
 	one=$(seen --dport $port)
-	equal "port $port is one flow" 1 "$(lines "$one")"
+	equal "port $port selects one flow" 1 "$(lines "$one")"
 	equal "unocc, port $port: name" unocc "$(value cc "$one")"
 	equal "unocc, port $port: profile" paper "$(value profile "$one")"
-	equal "unocc, port $port: a parameter of our own" true "$(value profile_modified "$one")"
+	equal "unocc, port $port: a changed parameter is reported" true "$(value profile_modified "$one")"
 	within "unocc, port $port: E in millionths" 0 1000000 "$(scaled e "$one" 1000000)"
 	within "unocc, port $port: base RTT within 5 %" 19000 21000 "$(value base_rtt_us "$one")"
 	before=$(value epochs "$one")
 	has_more() { [ "$(value epochs "$(seen --dport $port)")" -gt "$before" ]; }
-	check "unocc, port $port: epochs go on" eventually has_more
+	check "unocc, port $port: the number of epochs grows" eventually has_more
 done
 one=$(seen --dport 5002)
 equal "gemini: name" gemini "$(value cc "$one")"
@@ -80,28 +80,28 @@ within "gemini: H in hundredths of a packet" 9 500 "$(scaled h_packets_per_rtt "
 equal "gemini: no state of unocc" "" "$(value epochs "$one")"
 
 # Filters select exactly the matching flows.
-equal "no filter: three senders" 3 "$(lines "$(seen)")"
-equal "--cc" 2 "$(lines "$(seen --cc unocc)")"
-equal "--cc, of two" 3 "$(lines "$(seen --cc unocc,gemini)")"
-equal "--cc of nobody" 0 "$(lines "$(seen --cc cubic)")"
-equal "--dst, a prefix" 2 "$(lines "$(seen --dst 10.9.0.0/24)")"
-equal "--dst, an address of IPv6" 1 "$(lines "$(seen --dst fd09::2)")"
-equal "--src of nobody" 0 "$(lines "$(seen --src 10.9.0.2)")"
+equal "without a filter: three senders" 3 "$(lines "$(seen)")"
+equal "--cc with one name: two flows" 2 "$(lines "$(seen --cc unocc)")"
+equal "--cc with two names: three flows" 3 "$(lines "$(seen --cc unocc,gemini)")"
+equal "--cc without a match: no flow" 0 "$(lines "$(seen --cc cubic)")"
+equal "--dst with a prefix: two flows" 2 "$(lines "$(seen --dst 10.9.0.0/24)")"
+equal "--dst with an IPv6 address: one flow" 1 "$(lines "$(seen --dst fd09::2)")"
+equal "--src without a match: no flow" 0 "$(lines "$(seen --src 10.9.0.2)")"
 sport=$(value sport "$one")
-equal "--sport" gemini "$(value cc "$(seen --sport "$sport")")"
-equal "--netns of the receivers" 3 "$(lines "$(xdc ss --netns h2 --json)")"
-equal "--netns by path" 3 "$(lines "$(xdc ss --netns /run/netns/h2 --json)")"
-equal "--netns all: both ends" 6 "$(lines "$(xdc ss --netns all --json)")"
-equal "this namespace has none" 0 "$(lines "$(xdc ss --json)")"
-equal "--netns all names them" 3 "$(xdc ss --netns all --json | grep -c '"netns":"h2"')"
-refuses "a namespace that is not there" "no network namespace .nowhere." xdc ss --netns nowhere
+equal "--sport selects the flow" gemini "$(value cc "$(seen --sport "$sport")")"
+equal "--netns shows the receivers" 3 "$(lines "$(xdc ss --netns h2 --json)")"
+equal "--netns accepts a path" 3 "$(lines "$(xdc ss --netns /run/netns/h2 --json)")"
+equal "--netns all shows both ends" 6 "$(lines "$(xdc ss --netns all --json)")"
+equal "the current namespace has no flow" 0 "$(lines "$(xdc ss --json)")"
+equal "--netns all names the namespaces" 3 "$(xdc ss --netns all --json | grep -c '"netns":"h2"')"
+refuses "a missing namespace is refused" "no network namespace .nowhere." xdc ss --netns nowhere
 
 # A table for people, without escape sequences unless on a terminal.
 table=$(xdc ss --netns h1 --dport 5001)
 matches "the table has a header" "^CC +LOCAL +PEER +CWND_PKT" "$table"
 matches "the table has the state" "profile paper\* +base RTT (19|20)[0-9]{3} us +intra RTT [0-9]+ us +E [01]\.[0-9]{4}" "$table"
 equal "no escape sequence in a pipe" "" "$(echo "$table" | tr -dc '\033')"
-within "no line is longer than" 1 100 "$(echo "$table" | awk '{ if (length > n) n = length } END { print n }')"
+within "lines have at most 100 characters" 1 100 "$(echo "$table" | awk '{ if (length > n) n = length } END { print n }')"
 
 # Unusual states cause no error: a listener, an unanswered SYN, closed sockets.
 in_ns h1 ip route add 10.9.99.0/24 dev eth0
@@ -112,48 +112,48 @@ receive h1 /dev/null 5009
 in_ns h2 sh -c 'nc 10.9.0.1 5009 </dev/null >/dev/null'
 wait $receiver
 receive h1 /dev/null 5009
-check "a socket in time-wait" eventually sh -c \
+check "--state time-wait shows a socket" eventually sh -c \
 	'xdc ss --netns all --state time-wait --json | grep -q time-wait'
-check "a socket in syn-sent" eventually sh -c \
+check "--state syn-sent shows a socket" eventually sh -c \
 	'xdc ss --netns h1 --state syn-sent --json | grep -q syn-sent'
-check "every state" xdc ss --netns all --state all --json
-matches "a listener" '"state":"listen"' "$(seen --state listen)"
+check "--state all accepts every state" xdc ss --netns all --state all --json
+matches "--state listen shows a listener" '"state":"listen"' "$(seen --state listen)"
 
 # 1,000 samples at 1 ms, with all flows active.
 check "1,000 samples at 1 ms" sh -c \
 	'xdc ss --netns h1 --dport 5001 --interval 1ms --count 1000 --json >/tmp/samples'
-equal "each has the flow" 1000 "$(grep -c '"cc":"unocc"' /tmp/samples)"
-equal "each has its state" 1000 "$(grep -c '"epochs":' /tmp/samples)"
-equal "no two are the same sample" 1000 \
+equal "each sample has the flow" 1000 "$(grep -c '"cc":"unocc"' /tmp/samples)"
+equal "each sample has the state of the flow" 1000 "$(grep -c '"epochs":' /tmp/samples)"
+equal "each sample has its own number" 1000 \
 	"$(sed 's/.*"sample":\([0-9]*\).*/\1/' /tmp/samples | sort -u | wc -l)"
 sed 's/.*"epochs":\([0-9]*\).*/\1/' /tmp/samples >/tmp/epochs
 check "epochs never fall" sort -nc /tmp/epochs
 # A slow host may need longer than the samples.
 passed() { [ "$(value epochs "$(seen --dport 5001)")" -gt "$(head -n 1 /tmp/epochs)" ]; }
-check "and epochs pass" eventually passed
+check "the number of epochs grows after the first sample" eventually passed
 
 # Stock ss sends its usual request and gets the usual answer.
 stock=$(in_ns h1 ss -tiH dport = :5001)
-matches "ss -ti: DCTCP's block" \
+matches "ss -ti shows DCTCP's block of unocc" \
 	"unocc .*dctcp:\(ce_state:[01],alpha:[0-9]+,ab_ecn:[0-9]+,ab_tot:[0-9]+\)" "$stock"
 stock=$(in_ns h1 ss -tiH dport = :5002)
-matches "ss -ti: DCTCP's block of gemini" "gemini .*dctcp:\(ce_state:" "$stock"
+matches "ss -ti shows DCTCP's block of gemini" "gemini .*dctcp:\(ce_state:" "$stock"
 
 # xdc watch: rates of this queue.
 lines_of_watch=$(xdc watch dev eth0 --netns h1 --interval 200ms --count 5 --json)
-equal "xdc watch: lines" 5 "$(lines "$lines_of_watch")"
+equal "xdc watch: --count limits the lines" 5 "$(lines "$lines_of_watch")"
 mean=$(echo "$lines_of_watch" |
 	sed 's/.*"bits_per_s":\([0-9.]*\).*/\1/' | awk '{ s += $1 } END { printf "%d", s / NR / 1000 }')
 within "xdc watch: kbit/s through a port of 20 Mbit/s" 1000 21000 "$mean"
 within "xdc watch: marks" 1 1000000 "$(in_ns h1 xdc qdisc show -s dev eth0 | sed -n 's/^ *marked_phantom //p')"
-matches "xdc watch: a line for people" "^ +[0-9.]+ +[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+" \
+matches "xdc watch: a line of text" "^ +[0-9.]+ +[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+" \
 	"$(xdc watch dev eth0 handle "$(value handle "$lines_of_watch" | head -n 1)" --netns h1 --interval 100ms --count 1 | tail -n 1)"
-refuses "xdc watch: no phantom queue" "no phantom" xdc watch dev eth0 --netns h2 --count 1
-refuses "xdc watch: no such device" "eth9" xdc watch dev eth9 --netns h1 --count 1
+refuses "xdc watch refuses a device without a phantom queue" "no phantom" xdc watch dev eth0 --netns h2 --count 1
+refuses "xdc watch refuses a missing device" "eth9" xdc watch dev eth9 --netns h1 --count 1
 
 # xdc top refuses to run without a terminal.
-refuses "xdc top without a terminal" "terminal" xdc top --netns all
-matches "xdc top: what to use instead" "xdc ss" "$(xdc top 2>&1)"
+refuses "xdc top refuses to run without a terminal" "terminal" xdc top --netns all
+matches "xdc top suggests xdc ss" "xdc ss" "$(xdc top 2>&1)"
 
 # Without ECN the flow is Reno, without a block of ours.
 choose h1 unocc 0
@@ -163,7 +163,7 @@ ip netns exec h1 nc 10.9.0.2 5004 </dev/zero >/dev/null 2>&1 &
 eventually sh -c 'xdc ss --netns h1 --dport 5004 --json | grep -q unocc-reno'
 one=$(seen --dport 5004)
 equal "without ECN: name" unocc-reno "$(value cc "$one")"
-equal "without ECN: no state" "" "$(value epochs "$one")"
+equal "without ECN: no state of unocc" "" "$(value epochs "$one")"
 
 for pid in $(pidof nc); do kill "$pid"; done
 unpair

@@ -27,8 +27,8 @@ for want in "rate 1gbit" "mark either" "at enqueue" "pmin 2%" "pmax 60%" "min 25
 done
 # The output of show is valid input.
 args=$(echo "$shown" | sed -n 's/^qdisc phantom [^ ]* dev [^ ]* root //p' | head -1)
-check "show's line can be typed back" x replace dev eth0 root phantom $args
-equal "and gives the same line" "$args" \
+check "show's output is valid input" x replace dev eth0 root phantom $args
+equal "show prints the same line after replace" "$args" \
 	"$(x show dev eth0 | sed -n 's/^qdisc phantom [^ ]* dev [^ ]* root //p' | head -1)"
 
 refused() {
@@ -43,7 +43,7 @@ refused 'min must not exceed max' min 80% max 20%
 refused 'limit must be' limit 0
 refused 'none, phantom, physical, either' mark sometimes
 refused 'nonsense' nonsense 1
-equal "refusals changed nothing" "$args" \
+equal "refused requests change nothing" "$args" \
 	"$(x show dev eth0 | sed -n 's/^qdisc phantom [^ ]* dev [^ ]* root //p' | head -1)"
 
 x del dev eth0 root
@@ -64,7 +64,7 @@ busy() {
 	touch /tmp/busy
 	while [ -e /tmp/busy ]; do cat /tmp/piece; done | tee /tmp/sent | in_ns h1 nc 10.9.0.2 5001 &
 	sender=$!
-	check "$*: it has a queue" eventually has_queue
+	check "$*: the port has a queue" eventually has_queue
 }
 arrived() {
 	rm /tmp/busy
@@ -77,9 +77,9 @@ busy root
 for limit in 3kb 200kb 60kb; do
 	check "change limit to $limit under traffic" x change dev eth0 root phantom limit $limit
 	matches "limit is $limit" " limit $limit (.* )?rate 5mbit " "$(x show dev eth0)"
-	check "and packets pass" moves
+	check "limit $limit: packets pass" moves
 	# The flow continues until it overflows the smallest limit.
-	[ $limit != 3kb ] || check "and some do not" eventually has_dropped
+	[ $limit != 3kb ] || check "limit $limit: packets are dropped" eventually has_dropped
 done
 arrived root
 stats=$(x show -s dev eth0)
@@ -104,7 +104,7 @@ for parent in htb prio; do
 	busy parent 1:1
 	# Each change drops packets that the parent has counted, too.
 	check "$parent: change limit under traffic" x change dev eth0 parent 1:1 phantom limit 3kb
-	check "$parent: and packets pass" moves
+	check "$parent: packets pass after the change" moves
 	check "$parent: delete under traffic" x del dev eth0 parent 1:1
 	check "$parent: add under traffic" x add dev eth0 parent 1:1 phantom limit 60kb
 	arrived $parent
@@ -119,7 +119,7 @@ tc -n h1 filter add dev eth0 parent 10: matchall classid 10:3
 in_ns h1 ping -q -c 20 -i 0.01 10.9.0.2 >/dev/null
 below=$(tc -n h1 -s qdisc show dev eth0)
 matches "below sfb: packets are red" "bytes_red [1-9]" "$below"
-matches "below sfb: no bucket counts what has left" "maxqlen 0 " "$below"
+matches "below sfb: no bucket counts packets that left" "maxqlen 0 " "$below"
 tc -n h1 qdisc del dev eth0 root
 
 # A device with a settable speed, which notifies its ports when its link comes up.
@@ -134,11 +134,11 @@ if [ -c /dev/net/tun ] && ip -n h1 tuntap add tap0 mode tap 2>/dev/null; then
 	check "tap: a port" x add dev tap0 root phantom
 	drains "tap: the phantom queue drains at 0.9 of the device's 1 Gbit/s" 112500000
 	speed 100
-	drains "tap: and of its 100 Mbit/s" 11250000
+	drains "tap: the phantom queue drains at 0.9 of the device's 100 Mbit/s" 11250000
 	speed 0
-	drains "tap: of the last known speed" 11250000
-	check "tap: change limit while the device tells no speed" x change dev tap0 root phantom limit 2mb
-	drains "tap: which stays" 11250000
+	drains "tap: the phantom queue keeps the last known speed" 11250000
+	check "tap: change limit while the device has no speed" x change dev tap0 root phantom limit 2mb
+	drains "tap: a change of limit keeps the last known speed" 11250000
 	ip -n h1 link del tap0
 fi
 
@@ -147,7 +147,7 @@ for i in $(seq 20); do
 	in_ns h1 ping -c 1 -q 10.9.0.2 >/dev/null || break
 	[ $((i % 2)) = 0 ] || x del dev eth0 root || break
 done
-equal "20 times replaced and deleted" 20 "$i"
+equal "20 rounds of replacing and deleting" 20 "$i"
 unpair
-check "rmmod" eventually rmmod sch_phantom
+check "rmmod sch_phantom" eventually rmmod sch_phantom
 finish

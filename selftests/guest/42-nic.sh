@@ -54,9 +54,9 @@ root() {
 	before=$(transmitted)
 	flows 4 50
 	eventually idle
-	check "packets out, though some came back" eventually has_counted
-	matches "and some did" "requeues [1-9]" "$(tc -s qdisc show dev nic0)"
-	check "nothing is left" eventually idle
+	check "root phantom: each packet is counted once despite requeues" eventually has_counted
+	matches "root phantom: the device requeues packets" "requeues [1-9]" "$(tc -s qdisc show dev nic0)"
+	check "root phantom: the queue empties" eventually idle
 	flows 4 20 &
 	sleep 0.01
 	ip link del nic0
@@ -75,8 +75,8 @@ done
 before=$(transmitted)
 flows 10 10
 eventually idle
-check "packets out, though some came back" eventually has_counted
-check "nothing is left" eventually idle
+check "mq: each packet is counted once despite requeues" eventually has_counted
+check "mq: the queues empty" eventually idle
 ip link del nic0
 set_nic busy 0
 
@@ -84,18 +84,18 @@ set_nic busy 0
 in_first_ns sysctl -qw net.core.default_qdisc=phantom
 set_nic speed 0
 nic
-equal "four default ports" 4 "$(tc qdisc show dev nic0 | grep -c '^qdisc phantom 0:')"
-check "three queues are taken out of use" ethtool -L nic0 tx 1
-equal "one default port" 1 "$(tc qdisc show dev nic0 | grep -c '^qdisc phantom 0:')"
+equal "mq creates four default ports" 4 "$(tc qdisc show dev nic0 | grep -c '^qdisc phantom 0:')"
+check "ethtool disables three queues" ethtool -L nic0 tx 1
+equal "mq has one default port" 1 "$(tc qdisc show dev nic0 | grep -c '^qdisc phantom 0:')"
 set_nic speed 1000
 ip link set nic0 down
 ip link set nic0 up
-check "and into use again" ethtool -L nic0 tx 4
+check "ethtool enables the queues again" ethtool -L nic0 tx 4
 neighbours
 flows 20 2
 all=$(tc -s qdisc show dev nic0 | awk '/^qdisc phantom/ { port = $0 } /^ Sent/ { sent = $4 } /phantom_max_bytes/ { if (port != "" && sent > 0) print sent, $0 }')
-within "queues in use" 3 4 "$(echo "$all" | wc -l)"
-equal "ports that have not heard of the speed" "" "$(echo "$all" | grep 'phantom_max_bytes 0')"
+within "number of queues in use" 3 4 "$(echo "$all" | wc -l)"
+equal "every port in use knows the speed" "" "$(echo "$all" | grep 'phantom_max_bytes 0')"
 in_first_ns sysctl -qw net.core.default_qdisc=pfifo_fast
 ip link del nic0
 
@@ -104,13 +104,13 @@ nic
 tc qdisc add dev nic0 root handle 1: mq
 for i in 1 2 3 4; do tc qdisc add dev nic0 parent 1:$i handle 1$i: phantom line-rate 1gbit; done
 drains() { tc -s -j qdisc show dev nic0 | grep -o '"phantom_drain_bytes_per_s":[0-9]*' | sort | uniq -c | tr -s ' ' | tr '\n' ';'; }
-equal "all ports drain alike" ' 4 "phantom_drain_bytes_per_s":112500000;' "$(drains)"
+equal "all ports below mq drain at the same rate" ' 4 "phantom_drain_bytes_per_s":112500000;' "$(drains)"
 tc qdisc change dev nic0 parent 1:1 handle 11: phantom line-rate 100mbit
-equal "a port tells another line rate" ' 4 "phantom_drain_bytes_per_s":11250000;' "$(drains)"
+equal "a line rate set at one port applies to all" ' 4 "phantom_drain_bytes_per_s":11250000;' "$(drains)"
 tc qdisc change dev nic0 parent 1:2 handle 12: phantom red-limit 5kb
-equal "a port tells something else" ' 4 "phantom_drain_bytes_per_s":11250000;' "$(drains)"
+equal "another option set at one port keeps the line rate" ' 4 "phantom_drain_bytes_per_s":11250000;' "$(drains)"
 tc qdisc replace dev nic0 parent 1:3 handle 23: phantom mark none
-equal "a port is new and says nothing of it" ' 4 "phantom_drain_bytes_per_s":11250000;' "$(drains)"
+equal "a new port without a line rate keeps that of the others" ' 4 "phantom_drain_bytes_per_s":11250000;' "$(drains)"
 ip link del nic0
 
 # A packet with another reference and a clone is chosen, but cannot be marked.
@@ -118,7 +118,7 @@ nic
 tc qdisc add dev nic0 root phantom line-rate 1mbit phantom 10kb pmin 0% pmax 1% mark phantom at enqueue
 before=$(transmitted)
 for i in $(seq 20); do set_nic send_shared nic0; done
-equal "packets that others have, too" 20 "$(($(transmitted) - before))"
+equal "packets with another reference are sent" 20 "$(($(transmitted) - before))"
 ip link del nic0
 
 check "rmmod sch_phantom" eventually rmmod sch_phantom

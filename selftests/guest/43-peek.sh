@@ -53,7 +53,7 @@ for parent in drr ets hfsc qfq; do
 	tc filter add dev d0 parent 2: protocol ip prio 1 u32 match ip dst 10.8.1.1 flowid 2:1
 	tc filter add dev d0 parent 2: protocol all prio 2 matchall classid 2:2
 	# Chooses the second packet and all later ones, which lack ECN.
-	check "$parent: phantom" tc qdisc add dev d0 parent 2:1 handle 10: \
+	check "$parent: add phantom" tc qdisc add dev d0 parent 2:1 handle 10: \
 		phantom line-rate 8bit phantom 15kb pmin 10% pmax 10% mark phantom ecn-drop on
 	one 2 # takes all tokens
 	one 1 # passes; tbf has it
@@ -61,11 +61,11 @@ for parent in drr ets hfsc qfq; do
 	one 1 # chosen, and the last that phantom has
 	one 2
 	# No further packet is sent, so the queue must drain by itself.
-	check "$parent: all leaves" eventually idle
+	check "$parent: the queue empties" eventually idle
 	check "$parent: nothing was dropped" test "$(sent)" = 5
 	tc qdisc del dev d0 root
 done
-check "nobody calls phantom non-work-conserving" \
+check "the kernel does not report phantom as non-work-conserving" \
 	test "$(dmesg | sed '1,/43-peek begins/d' | grep -c non-work-conserving)" = 0
 ip link del d0
 finish

@@ -9,12 +9,12 @@
 . "$(dirname "$0")/lib.sh"
 
 rmmod xdc_code 2>/dev/null
-check "parities by vectors and by words are the same" modprobe xdc_code
+check "vectors and words compute the same parities" modprobe xdc_code
 log=$(dmesg | sed -n 's/^.*xdc_code: //p' | tail -4)
-matches "all that was to be compared was compared" "20000 comparisons" "$log"
-check "the module goes" rmmod xdc_code
+matches "xdc_code makes all comparisons" "20000 comparisons" "$log"
+check "rmmod xdc_code" rmmod xdc_code
 
-check "unorc" modprobe unorc
+check "modprobe unorc" modprobe unorc
 pair
 for i in 1 2; do
 	ip -n h$i link add u0 type unorc local 10.9.0.$i remote 10.9.0.$((3 - i)) fec 8+3 timer 30000
@@ -25,11 +25,11 @@ done
 # A queue at the wire counts as congestion, under which no parities are sent.
 tc -n h1 qdisc replace dev u0 root tbf rate 50mbit burst 5kb limit 4mb
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=300 2>/dev/null
-check "pings" in_ns h1 ping -c 3 -i 0.1 -W 5 10.50.0.2
-check "3 MB arrive, equal to the byte" transfer 10.50.0.2
+check "pings pass the tunnel" in_ns h1 ping -c 3 -i 0.1 -W 5 10.50.0.2
+check "3 MB arrive unchanged" transfer 10.50.0.2
 recovered=$(tunnel_counter h2 recovered)
 check "lost packets were decoded: $recovered" test "$recovered" -gt 10
-equal "nothing was decoded wrong" 0 "$(tunnel_counter h2 bad_decode)"
+equal "no packet was decoded wrongly" 0 "$(tunnel_counter h2 bad_decode)"
 unpair
-check "unorc goes" rmmod unorc
+check "rmmod unorc" rmmod unorc
 finish

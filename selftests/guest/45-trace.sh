@@ -16,9 +16,9 @@ events="unocc_epoch unocc_qa gemini_round phantom_mark phantom_drop"
 for module in tcp_unocc tcp_gemini sch_phantom sch_acceltor tlt unorc; do
 	grep -q "^$module " /proc/modules && eventually rmmod $module
 done
-refuses "without the modules there is nothing to record" "module" xdc trace --seconds 1
-matches "and it says what to do" "modprobe tcp_unocc" "$(xdc trace --seconds 1 2>&1)"
-refuses "an event that does not exist is refused" "unocc" xdc trace --event unocc
+refuses "xdc trace without the modules is refused" "module" xdc trace --seconds 1
+matches "xdc trace suggests modprobe" "modprobe tcp_unocc" "$(xdc trace --seconds 1 2>&1)"
+refuses "an unknown event is refused" "unocc" xdc trace --event unocc
 for module in tcp_unocc tcp_gemini sch_phantom; do modprobe $module; done
 
 # Prints an event's fields in order, with their sizes, as documented in docs/tracing.md.
@@ -42,7 +42,7 @@ equal "phantom_drop: fields" "$packet reason:1 " "$(fields phantom_drop)"
 # The port is at r.
 routed
 allow unocc gemini
-check "unocc: told of link and datacenter" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=100000 net.unocc.intra_rtt_us=14
+check "unocc: set link rate and RTT" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=100000 net.unocc.intra_rtt_us=14
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=3000 2>/dev/null
 
 # port WORDS...: a new port at r, with counters at 0.
@@ -93,9 +93,9 @@ lowest() { values "$1" "$2" | sort -n | head -n 1; }
 highest() { values "$1" "$2" | sort -n | tail -n 1; }
 # agree WHAT: neither listener lost events, and both saw the same ones.
 agree() {
-	equal "$1: xdc trace ends well" 0 $traced
-	equal "$1: xdc trace missed nothing" 0 "$(sed -n 's/.*"missed":\([0-9]*\)}/\1/p' $recording)"
-	equal "$1: tracefs lost nothing" "0" "$(cat $tracefs/per_cpu/cpu*/stats |
+	equal "$1: xdc trace exits with 0" 0 $traced
+	equal "$1: xdc trace misses no event" 0 "$(sed -n 's/.*"missed":\([0-9]*\)}/\1/p' $recording)"
+	equal "$1: tracefs loses no event" "0" "$(cat $tracefs/per_cpu/cpu*/stats |
 		awk '/^(overrun|dropped events):/ { n += $NF } END { print n }')"
 	for event in $events; do
 		equal "$1: $event: xdc trace has as many as tracefs" "$(by_tracefs $event)" "$(by_xdc $event)"
@@ -107,7 +107,7 @@ marking="phantom 300kb drain 0.95 pmin 5% pmax 60%"
 # Off
 port $marking
 echo >$tracefs/trace
-check "off: unocc" transfer_by unocc 3
+check "off: every byte arrives" transfer_by unocc 3
 within "off: the port marks" 1 1000000 "$(marks)"
 equal "off: nothing is recorded" "0" "$(grep -cv '^#' $tracefs/trace)"
 
@@ -117,27 +117,27 @@ begin
 check "unocc, marked: every byte arrives" transfer_by unocc 3
 end
 agree "unocc"
-equal "as many phantom_mark as the port counts" "$(marks)" "$(by_tracefs phantom_mark)"
-equal "as many phantom_drop as the port counts" "$(drops)" "$(by_tracefs phantom_drop)"
-equal "no round of gemini" 0 "$(by_xdc gemini_round)"
+equal "unocc: as many phantom_mark as the port counts" "$(marks)" "$(by_tracefs phantom_mark)"
+equal "unocc: as many phantom_drop as the port counts" "$(drops)" "$(by_tracefs phantom_drop)"
+equal "unocc: no gemini_round" 0 "$(by_xdc gemini_round)"
 equal "phantom_mark: port" "eth2 10: root " \
 	"$(distinct phantom_mark dev)$(distinct phantom_mark handle)$(distinct phantom_mark parent)"
 equal "phantom_mark: ifindex" "$(in_ns r cat /sys/class/net/eth2/ifindex) " "$(distinct phantom_mark ifindex)"
 equal "phantom_mark: cause" "phantom " "$(distinct phantom_mark cause)"
-equal "phantom_mark: what was ECT" "ect0 " "$(distinct phantom_mark ecn)"
+equal "phantom_mark: ECN before the mark" "ect0 " "$(distinct phantom_mark ecn)"
 equal "phantom_mark: IPv4, green" "2048 green " "$(distinct phantom_mark protocol)$(distinct phantom_mark color)"
 within "phantom_mark: phantom queue, at least pmin of 300 kB" 15000 300000 "$(lowest phantom_mark phantom_bytes)"
 within "phantom_mark: phantom queue, at most its limit" 15000 "$(of_port phantom_max_bytes)" \
 	"$(highest phantom_mark phantom_bytes)"
-within "phantom_mark: packets of data" 1000 1514 "$(highest phantom_mark len_bytes)"
-within "unocc_epoch: many" 100 1000000 "$(by_xdc unocc_epoch)"
+within "phantom_mark: length of a data packet" 1000 1514 "$(highest phantom_mark len_bytes)"
+within "unocc_epoch: number of events" 100 1000000 "$(by_xdc unocc_epoch)"
 equal "unocc_epoch: the connection" "10.1.0.1 10.2.0.1 5001 " \
 	"$(distinct unocc_epoch saddr)$(distinct unocc_epoch daddr)$(distinct unocc_epoch dport)"
 inode=$(in_ns h1 readlink /proc/self/ns/net | tr -dc 0-9)
 equal "unocc_epoch: the namespace" "$inode " "$(distinct unocc_epoch netns)"
 within "unocc_epoch: E" 1 1000000 "$(highest unocc_epoch e_ppm)"
 within "unocc_epoch: base RTT, above the delay of 1 ms" 1000 20000 "$(highest unocc_epoch base_rtt_us)"
-within "unocc_epoch: windows are of two packets at least" 2000 10000000 "$(lowest unocc_epoch cwnd_bytes)"
+within "unocc_epoch: windows have two packets at least" 2000 10000000 "$(lowest unocc_epoch cwnd_bytes)"
 
 # rule EVENT EXPRESSION: awk expression that must hold for each event; fields are in f.
 rule() {
@@ -155,10 +155,10 @@ rule() {
 	}
 	END { exit !seen || bad }' $recording
 }
-check "unocc_epoch: no more is marked than acknowledged" rule unocc_epoch 'f["marked_bytes"] <= f["acked_bytes"]'
-check "unocc_epoch: a decrease decreases, by md_ppm, to the floor at least" rule unocc_epoch \
+check "unocc_epoch: marked bytes do not exceed acknowledged bytes" rule unocc_epoch 'f["marked_bytes"] <= f["acked_bytes"]'
+check "unocc_epoch: a decrease takes md_ppm of the window, down to the floor" rule unocc_epoch \
 	'f["action"] != "decreased" || f["marked_bytes"] > 0 && f["cwnd_bytes"] <= f["cwnd_before_bytes"] && (f["cwnd_bytes"] <= 2 * f["mss_bytes"] || f["cwnd_bytes"] <= f["cwnd_before_bytes"] * (1 - f["md_ppm"] / 1e6) + 2)'
-check "unocc_epoch: nothing marked, nothing done" rule unocc_epoch 'f["action"] != "none" || f["marked_bytes"] == 0'
+check "unocc_epoch: an epoch with action none has no marks" rule unocc_epoch 'f["action"] != "none" || f["marked_bytes"] == 0'
 check "unocc_epoch: no RTT is below the base" rule unocc_epoch 'f["rtt_us"] >= f["base_rtt_us"]'
 check "unocc_epoch: the period is the RTT scaled down to 14 us" rule unocc_epoch \
 	'f["period_ns"] >= 14000 && f["period_ns"] - f["rtt_us"] * 14000 / f["base_rtt_us"] < 2'
@@ -174,12 +174,12 @@ check "unocc, slower: every byte arrives" transfer_by unocc 3
 wait $slower
 end
 agree "slower"
-check "unocc_qa: it acted" grep -q '"event":"unocc_qa".*"adapted":1' $recording
+check "unocc_qa: Quick Adapt acts" grep -q '"event":"unocc_qa".*"adapted":1' $recording
 cat /tmp/marked.jsonl >>$recording
 check "unocc_epoch: some epochs decrease" grep -q '"action":"decreased"' $recording
-check "unocc_qa: it acts where a segment less than promised is delivered" rule unocc_qa \
+check "unocc_qa: Quick Adapt acts if a segment less than promised is delivered" rule unocc_qa \
 	'(f["adapted"] == 1) == (f["delivered_bytes"] < f["promised_bytes"] - f["mss_bytes"])'
-check "unocc_qa: it lowers the window" rule unocc_qa 'f["adapted"] == 0 || f["cwnd_bytes"] < f["cwnd_before_bytes"]'
+check "unocc_qa: Quick Adapt lowers the window" rule unocc_qa 'f["adapted"] == 0 || f["cwnd_bytes"] < f["cwnd_before_bytes"]'
 
 # gemini
 port $marking
@@ -188,12 +188,12 @@ check "gemini, marked: every byte arrives" transfer_by gemini 3
 end
 agree "gemini"
 equal "gemini: as many phantom_mark as the port counts" "$(marks)" "$(by_tracefs phantom_mark)"
-equal "gemini: no epoch of unocc" 0 "$(by_xdc unocc_epoch)"
-within "gemini_round: some" 5 100000 "$(by_xdc gemini_round)"
-check "gemini_round: no more is marked than acknowledged" rule gemini_round 'f["marked_bytes"] <= f["acked_bytes"]'
-check "gemini_round: alpha is a fraction, and a cut at most a half" rule gemini_round \
+equal "gemini: no unocc_epoch" 0 "$(by_xdc unocc_epoch)"
+within "gemini_round: number of events" 5 100000 "$(by_xdc gemini_round)"
+check "gemini_round: marked bytes do not exceed acknowledged bytes" rule gemini_round 'f["marked_bytes"] <= f["acked_bytes"]'
+check "gemini_round: alpha is at most one, and a cut at most a half" rule gemini_round \
 	'f["alpha_ppm"] <= 1000000 && f["dcn_cut_ppm"] <= 500000'
-check "gemini_round: some round reduces" grep -q '"event":"gemini_round".*"reduced":1' $recording
+check "gemini_round: some rounds reduce the window" grep -q '"event":"gemini_round".*"reduced":1' $recording
 
 # Drops
 port limit 20kb mark none
@@ -203,17 +203,17 @@ end
 agree "limit"
 within "limit: packets are dropped" 1 1000000 "$(drops)"
 equal "limit: as many phantom_drop as the port counts" "$(drops)" "$(by_tracefs phantom_drop)"
-equal "limit: the reason" "limit " "$(distinct phantom_drop reason)"
-equal "limit: without ECN" "not_ect " "$(distinct phantom_drop ecn)"
+equal "limit: drop reason" "limit " "$(distinct phantom_drop reason)"
+equal "limit: dropped packets are Not-ECT" "not_ect " "$(distinct phantom_drop ecn)"
 within "limit: the queue is full" 18000 20000 "$(lowest phantom_drop queue_bytes)"
 port $marking ecn-drop on
 begin
-check "cubic, dropped for want of ECN: every byte arrives" transfer_by cubic 0
+check "cubic, dropped without ECN: every byte arrives" transfer_by cubic 0
 end
 agree "ecn-drop"
 within "ecn-drop: packets are dropped" 1 1000000 "$(drops)"
 equal "ecn-drop: as many phantom_drop as the port counts" "$(drops)" "$(by_tracefs phantom_drop)"
-equal "ecn-drop: the reason" "ecn " "$(distinct phantom_drop reason)"
+equal "ecn-drop: drop reason" "ecn " "$(distinct phantom_drop reason)"
 equal "ecn-drop: nothing is marked" "0 0" "$(marks) $(by_xdc phantom_mark)"
 
 # TLT: its tracepoints agree with its counters.
@@ -242,19 +242,19 @@ check "tlt: every byte arrives" transfer_by cubic 0
 end
 agree "tlt"
 # The SYN is marked, too, but carries no data.
-equal "tlt_send: each data packet, at both ends" \
+equal "tlt_send: one event per data packet, at both ends" \
 	"$(($(of_tlt h1 TxData TxUnimportant) + $(of_tlt h2 TxData TxUnimportant) - 1))" \
 	"$(values tlt_send segs | awk '{ n += $1 } END { print n }')"
-equal "tlt_send: the important ones, at both ends" "$(($(of_tlt h1 TxData) + $(of_tlt h2 TxData) - 1))" \
+equal "tlt_send: one important event per important packet, at both ends" "$(($(of_tlt h1 TxData) + $(of_tlt h2 TxData) - 1))" \
 	"$(grep -c '"event":"tlt_send".*"important":1' $recording)"
-check "tlt_send: some data leave again" grep -q '"event":"tlt_send".*"again":1' $recording
-check "tlt_echo: awaited ones tell how long they took" rule tlt_echo \
+check "tlt_send: some data are retransmitted" grep -q '"event":"tlt_send".*"again":1' $recording
+check "tlt_echo: only awaited echoes have a delay" rule tlt_echo \
 	'f["seen"] == "awaited" || f["echo_us"] == 0'
-within "tlt_echo: in the time of the path" 500 100000 "$(highest tlt_echo echo_us)"
-equal "tlt_clock: each segment that was asked for, at both ends" \
+within "tlt_echo: highest delay" 500 100000 "$(highest tlt_echo echo_us)"
+equal "tlt_clock: one event per forced retransmission, at both ends" \
 	"$(($(of_tlt h1 ForcedRetrans) + $(of_tlt h2 ForcedRetrans)))" "$(grep -c '"event":"tlt_clock".*"segment":1' $recording)"
-check "tlt_state: it changes" rule tlt_state 'f["from"] != f["to"]'
-check "tlt_state: it begins" grep -q '"event":"tlt_state".*"from":"none","to":"first"' $recording
+check "tlt_state: the state changes" rule tlt_state 'f["from"] != f["to"]'
+check "tlt_state: a flow begins" grep -q '"event":"tlt_state".*"from":"none","to":"first"' $recording
 
 # unorc, as for TLT; the port drops when full.
 for ns in h1 h2; do in_ns $ns sysctl -qw net.tlt.enabled=0; done
@@ -285,23 +285,23 @@ for paths in unolb reps; do
 	for i in 1 2; do ip -n h$i link set u0 down; done
 	end
 	agree "$paths"
-	equal "unorc_decoded: each packet that was recovered" "$(of_tunnels recovered)" "$(
+	equal "unorc_decoded: as many packets as recovered counts" "$(of_tunnels recovered)" "$(
 		sed -n '/"event":"unorc_decoded"/s/.*"have":\([0-9]*\),"k":\([0-9]*\).*/\1 \2/p' $recording |
 			awk '{ for (i = 0; i < $2; i++) { n += ($1 + 1) % 2; $1 = int($1 / 2) } } END { print n + 0 }')"
 	# A block passed over twice is counted once.
-	within "unorc_nack: each that was sent" "$(of_tunnels given_up)" 1000000 "$(events_of unorc_nack '"sent":1')"
-	equal "unorc_nack: each that came" "$(of_tunnels nack_received)" "$(events_of unorc_nack '"sent":0')"
-	equal "unorc_reroute: each path that was given up" "$(of_tunnels reroute)" \
+	within "unorc_nack: at least one sent event per abandoned block" "$(of_tunnels given_up)" 1000000 "$(events_of unorc_nack '"sent":1')"
+	equal "unorc_nack: one event per received NACK" "$(of_tunnels nack_received)" "$(events_of unorc_nack '"sent":0')"
+	equal "unorc_reroute: as many paths as reroute counts" "$(of_tunnels reroute)" \
 		"$(values unorc_reroute paths | awk '{ n += $1 } END { print n + 0 }')"
-	equal "unorc_freeze: each" "$(of_tunnels freeze)" "$(by_xdc unorc_freeze)"
-	equal "unorc_session: each that began" "$(of_tunnels session)" "$(events_of unorc_session '"to":"up"')"
-	check "unorc_session: somebody asks first" grep -q '"event":"unorc_session".*"from":"down","to":"asked"' $recording
-	equal "unorc_session: the device" "u0 " "$(distinct unorc_session dev)"
+	equal "unorc_freeze: one event per freeze" "$(of_tunnels freeze)" "$(by_xdc unorc_freeze)"
+	equal "unorc_session: one event per session" "$(of_tunnels session)" "$(events_of unorc_session '"to":"up"')"
+	check "unorc_session: an end asks first" grep -q '"event":"unorc_session".*"from":"down","to":"asked"' $recording
+	equal "unorc_session: device" "u0 " "$(distinct unorc_session dev)"
 	case $paths in
-	unolb) within "unorc_reroute: some" 1 100000 "$(by_xdc unorc_reroute)" ;;
-	reps) within "unorc_freeze: some" 1 100000 "$(by_xdc unorc_freeze)" ;;
+	unolb) within "unorc_reroute: number of events" 1 100000 "$(by_xdc unorc_reroute)" ;;
+	reps) within "unorc_freeze: number of events" 1 100000 "$(by_xdc unorc_freeze)" ;;
 	esac
-	within "unorc_decoded: some" 1 100000 "$(by_xdc unorc_decoded)"
+	within "unorc_decoded: number of events" 1 100000 "$(by_xdc unorc_decoded)"
 	for i in 1 2; do ip -n h$i link del u0; done
 done
 
@@ -342,7 +342,7 @@ rack_transfer() {
 	tc -n h1 qdisc del dev bond0 root 2>/dev/null
 	tc -n h1 qdisc add dev bond0 root handle 1: acceltor racks 4 rack 0 prefix 10.9.1.0/24=1 day 24ms night 2ms \
 		ocs-rate 80mbit eps-rate 40mbit rtt 6ms k 2 hp 150kb lp 150kb limit 60kb
-	check "$*" tc -n h1 qdisc change dev bond0 root acceltor "$@"
+	check "change: $*" tc -n h1 qdisc change dev bond0 root acceltor "$@"
 	begin
 	check "$*: every byte arrives" transfer 10.9.1.2
 	$then
@@ -351,54 +351,54 @@ rack_transfer() {
 	in_ns h1 ping -c 1 10.9.2.2 >/dev/null
 	end
 	agree "$*"
-	equal "acceltor_accelerate: each that was accelerated" "$(rack_stat packets_low)" "$(by_xdc acceltor_accelerate)"
-	equal "acceltor_accelerate: those that were rescued" "$(rack_stat rescued)" \
+	equal "acceltor_accelerate: one event per accelerated packet" "$(rack_stat packets_low)" "$(by_xdc acceltor_accelerate)"
+	equal "acceltor_accelerate: one rescue event per rescued packet" "$(rack_stat rescued)" \
 		"$(events_of acceltor_accelerate '"cause":"rescue"')"
-	equal "acceltor_elephant: each that became one" "$(rack_stat promoted)" "$(by_xdc acceltor_elephant)"
-	equal "acceltor_drop: as tc counts" "$(tc -n h1 -s qdisc show dev bond0 | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p')" \
+	equal "acceltor_elephant: one event per new elephant" "$(rack_stat promoted)" "$(by_xdc acceltor_elephant)"
+	equal "acceltor_drop: as many as tc counts" "$(tc -n h1 -s qdisc show dev bond0 | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p')" \
 		"$(by_xdc acceltor_drop)"
 	for reason in high low queue blocked stale reschedule filter; do
 		equal "acceltor_drop: $reason" "$(rack_stat drops_$reason)" "$(events_of acceltor_drop "\"reason\":\"$reason\"")"
 	done
-	equal "acceltor_day: all that was sent to the circuit switch, by days" "$(rack_stat bytes_circuit)" \
+	equal "acceltor_day: as many bytes as the circuit's counter" "$(rack_stat bytes_circuit)" \
 		"$(values acceltor_day sent_bytes | awk '{ n += $1 } END { print n + 0 }')"
 	equal "acceltor_day: each day begins once" "$(events_of acceltor_day '"begins":1')" \
 		"$(grep '"event":"acceltor_day".*"begins":1' $recording | sed 's/.*"label":\([0-9]*\),.*/\1/' | sort -u | wc -l)"
 	[ "$(by_xdc acceltor_day)" != 0 ] || return 0
-	check "acceltor_day: it is over after 24 ms" rule acceltor_day 'f["begins"] == 1 || f["since_ns"] >= 24000000'
-	check "acceltor_day: as it begins, nothing is sent" rule acceltor_day 'f["begins"] == 0 || f["sent_bytes"] == 0'
-	equal "acceltor_day: the qdisc" "bond0 1: " "$(distinct acceltor_day dev)$(distinct acceltor_day handle)"
+	check "acceltor_day: a day ends after 24 ms" rule acceltor_day 'f["begins"] == 1 || f["since_ns"] >= 24000000'
+	check "acceltor_day: a day begins with no sent bytes" rule acceltor_day 'f["begins"] == 0 || f["sent_bytes"] == 0'
+	equal "acceltor_day: device and handle" "bond0 1: " "$(distinct acceltor_day dev)$(distinct acceltor_day handle)"
 }
 then=bursts
 rack_transfer detect sketch sketch-bytes 20kb
 # On a slow host the elephant expires meanwhile and is found again.
-within "acceltor_elephant: one" 1 100 "$(by_xdc acceltor_elephant)"
-equal "acceltor_elephant: to rack 1" "1 " "$(distinct acceltor_elephant rack)"
-check "acceltor_elephant: which has sent so much" rule acceltor_elephant 'f["sent_bytes"] >= 20480 && f["elephants"] >= 1'
-equal "acceltor_accelerate: before its day" "early " "$(distinct acceltor_accelerate cause)"
-check "acceltor_accelerate: a round trip at least, and two days at most" rule acceltor_accelerate \
+within "acceltor_elephant: number of events" 1 100 "$(by_xdc acceltor_elephant)"
+equal "acceltor_elephant: rack" "1 " "$(distinct acceltor_elephant rack)"
+check "acceltor_elephant: the flow has sent sketch-bytes" rule acceltor_elephant 'f["sent_bytes"] >= 20480 && f["elephants"] >= 1'
+equal "acceltor_accelerate: cause before the day" "early " "$(distinct acceltor_accelerate cause)"
+check "acceltor_accelerate: one RTT to two days are left" rule acceltor_accelerate \
 	'f["left_ns"] >= 6000000 && f["left_ns"] <= 54000000'
-within "acceltor_day: some" 2 100000 "$(by_xdc acceltor_day)"
+within "acceltor_day: number of events" 2 100000 "$(by_xdc acceltor_day)"
 # With this rtt the packets of the previous day are queued for rack 1's, and a burst exceeds the limit on a
 # host of any speed.
 rack_transfer detect dscp dscp 0 overflow lp limit 5kb rtt 26ms k 3
 then=
-check "acceltor_accelerate: some find no room" grep -q '"event":"acceltor_accelerate".*"cause":"full"' $recording
+check "acceltor_accelerate: some packets exceed the limit" grep -q '"event":"acceltor_accelerate".*"cause":"full"' $recording
 # The day of rack 1 was the first; the next is two minutes away.
 rack_transfer detect dscp dscp 0 rescue on racks 64 k 1 day 1s night 1s base-time $((($(date +%s) - 3) * 1000000000))
-equal "acceltor_accelerate: a flow that had no day is rescued" "rescue " "$(distinct acceltor_accelerate cause)"
+equal "acceltor_accelerate: cause of a flow that had no day" "rescue " "$(distinct acceltor_accelerate cause)"
 rack_transfer detect dscp dscp 0 base-time 9000000000000000000
-equal "acceltor_accelerate: before the base time" "base " "$(distinct acceltor_accelerate cause)"
-equal "acceltor_day: there is none" 0 "$(by_xdc acceltor_day)"
+equal "acceltor_accelerate: cause before the base time" "base " "$(distinct acceltor_accelerate cause)"
+equal "acceltor_day: no event before the base time" 0 "$(by_xdc acceltor_day)"
 for ns in h1 h2; do ip netns del $ns; done
 recording=$of_ports
 
 # The plot and its command
-check "xdc trace plot" xdc trace plot $recording -o /tmp/trace.svg
-check "the picture has the drops" grep -q "eth2 10: dropped" /tmp/trace.svg
-refuses "a file that is no recording is refused" "recording" xdc trace plot /selftests/lib.sh -o /tmp/x.svg
+check "xdc trace plot draws a recording" xdc trace plot $recording -o /tmp/trace.svg
+check "the plot shows the drops" grep -q "eth2 10: dropped" /tmp/trace.svg
+refuses "xdc trace plot refuses a file that is no recording" "recording" xdc trace plot /selftests/lib.sh -o /tmp/x.svg
 check "xdc trace -- COMMAND ends with it" xdc trace --event phantom_drop -o $recording -- true
-refuses "and fails with it" "" xdc trace --event phantom_drop -o $recording -- false
-equal "nothing is left listening" "0" "$(cat $xdc_events/enable)"
-check "the modules can go" modprobe -r tcp_gemini
+refuses "xdc trace -- COMMAND fails with it" "" xdc trace --event phantom_drop -o $recording -- false
+equal "no tracepoint stays enabled" "0" "$(cat $xdc_events/enable)"
+check "modprobe -r tcp_gemini" modprobe -r tcp_gemini
 finish

@@ -76,65 +76,65 @@ for param in enabled negotiate dscp_data dscp_echo dscp_clock dscp_clock_echo ds
 	check "net.tlt.$param exists" in_ns h1 test -f /proc/sys/net/tlt/$param
 done
 refuses "dscp_data refuses 64" "Invalid argument" in_ns h1 sysctl -w net.tlt.dscp_data=64
-equal "the counters have the form of netstat" "Tlt: Tlt:" "$(in_ns h1 cut -d ' ' -f 1 /proc/net/tlt_stat | tr '\n' ' ' | sed 's/ $//')"
-equal "with a number for each name" 1 "$(in_ns h1 awk '{ print NF }' /proc/net/tlt_stat | sort -u | wc -l)"
+equal "/proc/net/tlt_stat has netstat's format" "Tlt: Tlt:" "$(in_ns h1 cut -d ' ' -f 1 /proc/net/tlt_stat | tr '\n' ' ' | sed 's/ $//')"
+equal "/proc/net/tlt_stat has a number for each name" 1 "$(in_ns h1 awk '{ print NF }' /proc/net/tlt_stat | sort -u | wc -l)"
 
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=300 2>/dev/null
 
-equal "it is off" 0 "$(in_ns h1 cat /proc/sys/net/tlt/enabled)"
+equal "TLT is off by default" 0 "$(in_ns h1 cat /proc/sys/net/tlt/enabled)"
 count_marks r eth1
 count_marks r eth2
-check "while it is off data arrive" transfer 10.2.0.1
-matches "and nothing is marked" "^0:[0-9]+ $" "$(passed eth1)"
-matches "nor what comes back" "^0:[0-9]+ $" "$(passed eth2)"
+check "TLT off: data arrive" transfer 10.2.0.1
+matches "TLT off: no data packet is marked" "^0:[0-9]+ $" "$(passed eth1)"
+matches "TLT off: no ACK is marked" "^0:[0-9]+ $" "$(passed eth2)"
 
 # Rule 17.
 in_ns h1 sysctl -qw net.tlt.enabled=1
 count_marks r eth1
 count_marks r eth2
-check "to a peer without TLT data arrive" transfer 10.2.0.1
-matches "of which the SYN alone is marked" "^0:[0-9]+ 11:1 $" "$(passed eth1)"
-matches "and nothing that comes back" "^0:[0-9]+ $" "$(passed eth2)"
-equal "the peer is plain" 1 "$(tlt h1 PeerPlain)"
-equal "no flow takes part" 0 "$(tlt h1 Flows)"
+check "peer without TLT: data arrive" transfer 10.2.0.1
+matches "peer without TLT: only the SYN is marked" "^0:[0-9]+ 11:1 $" "$(passed eth1)"
+matches "peer without TLT: no ACK is marked" "^0:[0-9]+ $" "$(passed eth2)"
+equal "peer without TLT: PeerPlain counts it" 1 "$(tlt h1 PeerPlain)"
+equal "peer without TLT: no flow takes part" 0 "$(tlt h1 Flows)"
 
 in_ns h1 sysctl -qw net.tlt.enabled=0
 in_ns h2 sysctl -qw net.tlt.enabled=1
 count_marks r eth1
 count_marks r eth2
-check "from a host without TLT data arrive" transfer 10.2.0.1
-matches "and nothing that comes back is marked" "^0:[0-9]+ $" "$(passed eth2)"
-equal "that host is plain" 1 "$(tlt h2 PeerPlain)"
+check "sender without TLT: data arrive" transfer 10.2.0.1
+matches "sender without TLT: no ACK is marked" "^0:[0-9]+ $" "$(passed eth2)"
+equal "sender without TLT: PeerPlain counts it" 1 "$(tlt h2 PeerPlain)"
 
 in_ns h1 sysctl -qw net.tlt.enabled=1
 count_marks r eth1
 count_marks r eth2
-check "to a peer with TLT data arrive" transfer 10.2.0.1
-matches "marked 3, 11, 19 and 27" "^3:[0-9]+ 11:[0-9]+ (19:[0-9]+ )?27:[0-9]+ $" "$(passed eth1)"
-matches "answered 15, 23 and 27" "^15:[0-9]+ (23:[0-9]+ )?27:[0-9]+ $" "$(passed eth2)"
+check "TLT at both ends: data arrive" transfer 10.2.0.1
+matches "TLT at both ends: data packets have DSCPs 3, 11, 19 and 27" "^3:[0-9]+ 11:[0-9]+ (19:[0-9]+ )?27:[0-9]+ $" "$(passed eth1)"
+matches "TLT at both ends: ACKs have DSCPs 15, 23 and 27" "^15:[0-9]+ (23:[0-9]+ )?27:[0-9]+ $" "$(passed eth2)"
 # Rule 5. The SYN is echoed, too, and the last echoes may come after the connection's end.
 within "each important packet is echoed" $(($(marked r eth1 11) - 1)) "$(marked r eth1 11)" "$(marked r eth2 15)"
-within "each byte is echoed" $(($(marked r eth1 19) - 1)) "$(marked r eth1 19)" "$(marked r eth2 23)"
+within "each clock byte is echoed" $(($(marked r eth1 19) - 1)) "$(marked r eth1 19)" "$(marked r eth2 23)"
 # Rule 8: nc cannot write before the ACK that frees space is handled.
-within "a byte goes where nothing else may" 1 1000 "$(marked r eth1 19)"
+within "a clock byte is sent if no other data may be sent" 1 1000 "$(marked r eth1 19)"
 # Rule 14.
-in_time equal "no D-SACK of a byte reaches the sender" 0 "$(snmp h1 TcpExt TCPDSACKRecv)"
-in_time equal "nothing was repaired" 0 "$(snmp h1 Tcp RetransSegs)"
-in_time equal "no mark is out of place" 0 "$(($(sum h1 BadMark LateEcho) + $(sum h2 BadMark LateEcho)))"
+in_time equal "no D-SACK of a clock byte reaches the sender" 0 "$(snmp h1 TcpExt TCPDSACKRecv)"
+in_time equal "TLT at both ends: no retransmission" 0 "$(snmp h1 Tcp RetransSegs)"
+in_time equal "TLT at both ends: no misplaced mark" 0 "$(($(sum h1 BadMark LateEcho) + $(sum h2 BadMark LateEcho)))"
 
 # A sender without SACK cannot tell losses apart.
 excluded=$(tlt h2 Excluded) plain=$(tlt h1 PeerPlain)
 in_ns h1 sysctl -qw net.ipv4.tcp_sack=0
-check "without SACK data arrive" transfer 10.2.0.1
-equal "the host that was asked left the connection alone" $((excluded + 1)) "$(tlt h2 Excluded)"
-equal "and looks plain" $((plain + 1)) "$(tlt h1 PeerPlain)"
+check "sender without SACK: data arrive" transfer 10.2.0.1
+equal "sender without SACK: the receiver excludes the connection" $((excluded + 1)) "$(tlt h2 Excluded)"
+equal "sender without SACK: PeerPlain counts the receiver" $((plain + 1)) "$(tlt h1 PeerPlain)"
 in_ns h1 sysctl -qw net.ipv4.tcp_sack=1
 
 # If two marks share a DSCP, the first applies, so these packets are no answers.
 plain=$(tlt h1 PeerPlain)
 set_both net.tlt.dscp_echo=11
-check "where DSCPs are the same data arrive" transfer 10.2.0.1
-equal "and the connection is left alone" $((plain + 1)) "$(tlt h1 PeerPlain)"
+check "equal DSCPs: data arrive" transfer 10.2.0.1
+equal "equal DSCPs: the connection does not use TLT" $((plain + 1)) "$(tlt h1 PeerPlain)"
 set_both net.tlt.dscp_echo=15
 
 # DSCPs of others stay: h2 answers with the DSCP of the SYN, which is not one of its own.
@@ -146,8 +146,8 @@ for override in 0 1; do
 	check "override_dscp $override: data arrive" transfer 10.2.0.1
 	marks=$(passed eth2)
 	case $override in
-	0) matches "a DSCP that others have set stays" "^46:[0-9]+ $" "$marks" ;;
-	1) matches "with override_dscp it is replaced" "^15:[0-9]+ (23:[0-9]+ )?27:[0-9]+ $" "$marks" ;;
+	0) matches "override_dscp 0 keeps a DSCP that others set" "^46:[0-9]+ $" "$marks" ;;
+	1) matches "override_dscp 1 replaces a DSCP that others set" "^15:[0-9]+ (23:[0-9]+ )?27:[0-9]+ $" "$marks" ;;
 	esac
 done
 in_ns h1 sysctl -qw net.tlt.dscp_data=11
@@ -158,10 +158,10 @@ plain=$(tlt h1 PeerPlain) refused=$(tlt h2 TooMany)
 in_ns h2 sysctl -qw net.tlt.max_flows=0
 drop_marked r eth1 3
 before=$(timeouts h1)
-check "to a host that has no room data arrive" transfer 10.2.0.1
-in_time equal "which has not agreed" "$before" "$(timeouts h1)"
-equal "so that the peer is plain" $((plain + 1)) "$(tlt h1 PeerPlain)"
-equal "as the host counts" $((refused + 1)) "$(tlt h2 TooMany)"
+check "receiver at max_flows: data arrive" transfer 10.2.0.1
+in_time equal "receiver at max_flows: no timeout" "$before" "$(timeouts h1)"
+equal "receiver at max_flows: PeerPlain counts it" $((plain + 1)) "$(tlt h1 PeerPlain)"
+equal "receiver at max_flows: TooMany counts the connection" $((refused + 1)) "$(tlt h2 TooMany)"
 # Concurrent handshakes all get room, and the agreement is kept.
 in_ns h2 sysctl -qw net.tlt.max_flows=1
 given_up=$(tlt h1 Fallback)
@@ -177,10 +177,10 @@ done
 # shellcheck disable=SC2086
 wait $senders $receivers
 for port in 5101 5102 5103 5104 5105 5106; do
-	check "port $port of six at once: data arrive" cmp /tmp/sent /tmp/received.$port
+	check "six concurrent connections, port $port: data arrive" cmp /tmp/sent /tmp/received.$port
 done
-in_time equal "without a timeout" "$before" "$(timeouts h1)"
-in_time equal "and nobody gives up TLT" "$given_up" "$(tlt h1 Fallback)"
+in_time equal "six concurrent connections: no timeout" "$before" "$(timeouts h1)"
+in_time equal "six concurrent connections: none abandons TLT" "$given_up" "$(tlt h1 Fallback)"
 tc -n r filter del dev eth1 ingress
 in_ns h2 sysctl -qw net.tlt.max_flows=65536
 
@@ -194,7 +194,7 @@ ip -n h1 route add default via 10.1.0.2 table 10
 in_ns h1 sysctl -qw net.ipv4.tcp_l3mdev_accept=1
 same() { cmp -s /tmp/sent /tmp/received; }
 for queue in noqueue netem; do
-	[ $queue = noqueue ] || check "a queue of the VRF's device" tc -n h1 qdisc add dev red root $queue limit 1000
+	[ $queue = noqueue ] || check "the VRF's device has a queue" tc -n h1 qdisc add dev red root $queue limit 1000
 	count_marks r eth1
 	count_marks r eth2
 	ip netns exec h1 nc -l -p 5003 </tmp/sent >/dev/null &
@@ -205,8 +205,8 @@ for queue in noqueue netem; do
 	check "$queue: data of a host in a VRF arrive" eventually same
 	kill $reader $listener 2>/dev/null
 	wait $reader $listener 2>/dev/null
-	within "$queue: with important packets and bytes among them" 2 1000 $(($(marked r eth1 11) + $(marked r eth1 19)))
-	within "$queue: each of which is echoed" $(($(marked r eth1 11) - 1)) $(($(marked r eth1 11) + 1)) "$(marked r eth2 15)"
+	within "$queue: packets and clock bytes of a host in a VRF are important" 2 1000 $(($(marked r eth1 11) + $(marked r eth1 19)))
+	within "$queue: each important packet of a host in a VRF is echoed" $(($(marked r eth1 11) - 1)) $(($(marked r eth1 11) + 1)) "$(marked r eth2 15)"
 done
 
 # Another VRF has the same addresses, as with tenants, and h3 the address of h2.
@@ -234,7 +234,7 @@ for host in h2 h3; do
 	readers="$readers $!"
 	check "$host: data arrive in its VRF" eventually cmp /tmp/sent /tmp/received.$host
 done
-equal "connections of the same ports in two VRFs have a flow each" 2 \
+equal "connections of the same ports in two VRFs have separate flows" 2 \
 	"$(in_ns h1 grep -c '^10.1.0.1:5004 10.2.0.1:4000 ' /proc/net/tlt)"
 # shellcheck disable=SC2086
 kill $readers 2>/dev/null
@@ -261,21 +261,21 @@ tc -n h1 filter add dev eth0 egress protocol ip prio 1 u32 match u16 0 0xff00 at
 split=$(tlt h1 GsoSplit)
 tc -n h1 filter add dev eth0 egress protocol ip prio 2 u32 match u32 0 0 action drop
 sleep 0.4
-within "the host drops bursts that were cut in two" $((split + 1)) 1000000 "$(tlt h1 GsoSplit)"
+within "drops by the host: split bursts are dropped" $((split + 1)) 1000000 "$(tlt h1 GsoSplit)"
 tc -n h1 qdisc del dev eth0 clsact
 wait $sender $receiver
-check "then data arrive" cmp /tmp/sent /tmp/received
-in_time equal "and what was dropped there is not sent again" "$before" "$(snmp h1 Tcp RetransSegs)"
+check "drops by the host: data arrive" cmp /tmp/sent /tmp/received
+in_time equal "drops by the host: no retransmission" "$before" "$(snmp h1 Tcp RetransSegs)"
 tc -n r qdisc del dev eth2 root
 
 # All droppable packets are dropped: only important packets arrive, one per RTT.
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=60 2>/dev/null
 drop_marked r eth1 3
 before=$(timeouts h1)
-check "data arrive where all unimportant packets are lost" transfer 10.2.0.1
-in_time equal "no timeout where all unimportant packets are lost" "$before" "$(timeouts h1)"
-in_time within "retransmissions of retransmissions were lost" 1 100000 "$(snmp h1 TcpExt TCPLostRetransmit)"
-within "the last segment of bursts left by itself" 1 100000 "$(tlt h1 GsoSplit)"
+check "loss of all unimportant packets: data arrive" transfer 10.2.0.1
+in_time equal "loss of all unimportant packets: no timeout" "$before" "$(timeouts h1)"
+in_time within "loss of all unimportant packets: retransmissions are lost" 1 100000 "$(snmp h1 TcpExt TCPLostRetransmit)"
+within "the last segment of a burst is sent separately" 1 100000 "$(tlt h1 GsoSplit)"
 tc -n r filter del dev eth1 ingress
 
 # A port that drops the tail of each window. First without TLT: all packets are red.
@@ -287,13 +287,13 @@ dd if=/dev/urandom of=/tmp/sent bs=1000 count=14 2>/dev/null
 check "a port that drops unimportant packets" port 0:red,3:red
 set_both net.tlt.enabled=0
 before=$(timeouts h1)
-check "without TLT data arrive" transfer 10.2.0.1
-in_time within "only after a timeout" $((before + 1)) 100000 "$(timeouts h1)"
+check "tail drops without TLT: data arrive" transfer 10.2.0.1
+in_time within "tail drops without TLT: timeouts" $((before + 1)) 100000 "$(timeouts h1)"
 set_both net.tlt.enabled=1
 before=$(timeouts h1)
 for i in 1 2 3 4 5; do transfer 10.2.0.1 || break; done
-equal "with TLT data arrive, five times" 5 $i
-in_time equal "no timeout behind a port that drops tails" "$before" "$(timeouts h1)"
+equal "tail drops with TLT: data arrive, five times" 5 $i
+in_time equal "tail drops with TLT: no timeout" "$before" "$(timeouts h1)"
 tc -n r qdisc del dev eth2 root
 
 for i in 1 2; do
@@ -304,8 +304,8 @@ done
 in_ns r sysctl -qw net.ipv6.conf.all.forwarding=1
 before=$(sum h2 RxData RxClockData)
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=300 2>/dev/null
-check "by IPv6 data arrive" eventually transfer fd02::1
-within "and are marked" $((before + 1)) 100000 "$(sum h2 RxData RxClockData)"
+check "data arrive over IPv6" eventually transfer fd02::1
+within "data over IPv6 are marked" $((before + 1)) 100000 "$(sum h2 RxData RxClockData)"
 
 # /proc/net/tlt, and `xdc ss`, which joins it with the sockets. Data are delayed until both were read.
 rm -f /tmp/go
@@ -327,24 +327,24 @@ alone() { [ "$(in_ns "$1" cat /proc/net/tlt | wc -l)" = 1 ]; }
 paused 10.2.0.1 "10\\.1\\.0\\.1:[0-9]+" "10\\.2\\.0\\.1:5001"
 equal "/proc/net/tlt names its columns" "local remote sender age_us owes echoes replaced" \
 	"$(in_ns h1 head -n 1 /proc/net/tlt)"
-matches "a connection that pauses waits to send" "^10.1.0.1:[0-9]+ 10.2.0.1:5001 pending 0 none 1 0$" \
+matches "a connection that pauses is pending" "^10.1.0.1:[0-9]+ 10.2.0.1:5001 pending 0 none 1 0$" \
 	"$(line_of 10.1.0.1:[0-9]+ 10.2.0.1:5001)"
-matches "the receiver owes nothing" "^10.2.0.1:5001 10.1.0.1:[0-9]+ first 0 none 0 0$" \
+matches "the receiver of a connection that pauses owes no echo" "^10.2.0.1:5001 10.1.0.1:[0-9]+ first 0 none 0 0$" \
 	"$(in_ns h2 cat /proc/net/tlt | grep '^10.2.0.1:5001 ')"
-equal "no other namespace sees it" 1 "$(in_ns r cat /proc/net/tlt | wc -l)"
+equal "another namespace does not show the connection" 1 "$(in_ns r cat /proc/net/tlt | wc -l)"
 ss=$(in_ns h1 xdc ss --dport 5001 --json)
-matches "xdc ss has it with the socket" '"tlt":\{"sender":"pending","age_us":0,"owes":"none","echoes":1,"replaced":0\}' "$ss"
-matches "and for people" "TLT pending, 1 echoes" "$(in_ns h1 xdc ss --dport 5001)"
-matches "of a namespace by its name, too" '"netns":"h1".*"tlt":' "$(xdc ss --netns h1 --dport 5001 --json)"
+matches "xdc ss --json shows TLT's state with the socket" '"tlt":\{"sender":"pending","age_us":0,"owes":"none","echoes":1,"replaced":0\}' "$ss"
+matches "xdc ss shows TLT's state as text" "TLT pending, 1 echoes" "$(in_ns h1 xdc ss --dport 5001)"
+matches "xdc ss --netns shows TLT's state" '"netns":"h1".*"tlt":' "$(xdc ss --netns h1 --dport 5001 --json)"
 touch /tmp/go
 wait $sender $receiver
-check "what was held up arrives" cmp /tmp/sent /tmp/received
+check "paused data arrive over IPv4" cmp /tmp/sent /tmp/received
 rm -f /tmp/go
 paused fd02::1 "\\[fd01::1\\]:[0-9]+" "\\[fd02::1\\]:5001"
-matches "xdc ss has it by IPv6, too" '"tlt":' "$(in_ns h1 xdc ss --dport 5001 --json)"
+matches "xdc ss shows TLT's state of an IPv6 connection" '"tlt":' "$(in_ns h1 xdc ss --dport 5001 --json)"
 touch /tmp/go
 wait $sender $receiver
-check "which arrives" cmp /tmp/sent /tmp/received
+check "paused data arrive over IPv6" cmp /tmp/sent /tmp/received
 
 # A peer that stops echoing: droppable packets are always dropped, until the sender ends TLT.
 rm -f /tmp/go
@@ -354,13 +354,13 @@ drop_marked r eth1 3
 before=$(timeouts h1) given_up=$(tlt h1 Fallback)
 touch /tmp/go
 wait $sender $receiver
-check "data for a peer that stops echoing arrive" cmp /tmp/sent /tmp/received
-equal "it is given up" $((given_up + 1)) "$(tlt h1 Fallback)"
-in_time within "after eight timeouts" $((before + 8)) $((before + 9)) "$(timeouts h1)"
+check "peer that stops echoing: data arrive" cmp /tmp/sent /tmp/received
+equal "peer that stops echoing: the sender abandons TLT" $((given_up + 1)) "$(tlt h1 Fallback)"
+in_time within "peer that stops echoing: eight timeouts pass" $((before + 8)) $((before + 9)) "$(timeouts h1)"
 tc -n r filter del dev eth1 ingress
 in_ns h2 sysctl -qw net.tlt.enabled=1
 
-equal "no connection is left alone for want of memory" 0 "$(($(tlt h1 NoMem) + $(tlt h2 NoMem)))"
+equal "no connection lacks memory" 0 "$(($(tlt h1 NoMem) + $(tlt h2 NoMem)))"
 
 # start_flows N: opens N connections with data in flight.
 start_flows() {
@@ -378,31 +378,31 @@ all_arrived() {
 
 in_ns r xdc qdisc add dev eth2 root phantom limit 300kb rate 50mbit mark none red-limit 60kb dscp-color 3:red gso split
 start_flows 30
-in_time within "many flows take part" 5 100 "$(tlt h1 Flows)"
-check "rmmod while they live" rmmod tlt
+in_time within "30 flows: many take part" 5 100 "$(tlt h1 Flows)"
+check "30 flows: rmmod tlt" rmmod tlt
 wait $pids
-check "their data arrive all the same" all_arrived 30
-check "modprobe again" modprobe tlt
+check "30 flows: data arrive after rmmod" all_arrived 30
+check "modprobe tlt again" modprobe tlt
 set_both net.tlt.enabled=1
 before=$(timeouts h1)
 # Without the module all packets were green.
 green=$(drops green)
 start_flows 30
 wait $pids
-check "data of 30 flows arrive" all_arrived 30
-in_time equal "no timeout of 30 flows" "$before" "$(timeouts h1)"
-in_time within "of which unimportant packets were lost" 1 100000 "$(drops red)"
-in_time equal "and no important one" "$green" "$(drops green)"
+check "30 flows: data arrive" all_arrived 30
+in_time equal "30 flows: no timeout" "$before" "$(timeouts h1)"
+in_time within "30 flows: unimportant packets are dropped" 1 100000 "$(drops red)"
+in_time equal "30 flows: no important packet is dropped" "$green" "$(drops green)"
 closed() { [ "$(tlt h1 Flows)$(tlt h2 Flows)" = 00 ]; }
 # Rule 9, and the retries of sockets in use.
-in_time within "lost segments went beyond the window" 1 100000 "$(tlt h1 ForcedRetrans)"
-within "sockets in use were looked at again" 1 100000 "$(sum h1 OwnedRetry)"
-in_time equal "no echo was one that nobody awaited" 0 "$(sum h1 BadMark LateEcho)"
-check "connections that are closed are forgotten" eventually closed
+in_time within "30 flows: lost segments are retransmitted beyond cwnd" 1 100000 "$(tlt h1 ForcedRetrans)"
+within "30 flows: sockets in use are retried" 1 100000 "$(sum h1 OwnedRetry)"
+in_time equal "30 flows: no unexpected echo" 0 "$(sum h1 BadMark LateEcho)"
+check "30 flows: closed connections are forgotten" eventually closed
 start_flows 30
 for ns in h1 h2 r; do ip netns del $ns; done
 kill $pids 2>/dev/null
 wait
-check "rmmod when the namespaces have gone" rmmod tlt
-matches "the kernel has nothing to say" "^$" "$(dmesg | grep -E 'WARNING|BUG|unregister_netdevice' | head -3)"
+check "rmmod tlt after the namespaces ended" rmmod tlt
+matches "the kernel log has no warning" "^$" "$(dmesg | grep -E 'WARNING|BUG|unregister_netdevice' | head -3)"
 finish

@@ -45,13 +45,13 @@ in_ns h1 ping -q -c 5 -i 0.05 10.2.0.1 >/dev/null
 blast 10.2.0.1 eth0
 plain=$arrived
 echo "# of 6,000 packets at 98 of 100 Mbit/s: $plain arrive"
-within "without a tunnel nearly all arrive" 5900 6000 "$plain"
+within "without a tunnel nearly all packets arrive" 5900 6000 "$plain"
 for fec in off 8+2; do
 	tunnels fec $fec
 	blast 10.50.0.2 u0
 	echo "# in a tunnel, fec $fec: $arrived, $(tunnel_counter h1 tx_parity) parities"
 	# The header takes 3.5 %, and some round trips detect congestion.
-	within "a full port carries 95 % of it in a tunnel, fec $fec" 95 100 "$(percent "$arrived" "$plain")"
+	within "a tunnel with fec $fec carries 95 % of a full port" 95 100 "$(percent "$arrived" "$plain")"
 	untunnel
 done
 
@@ -62,10 +62,10 @@ plain=$took
 least=95
 for fec in off 8+2; do
 	tunnels fec $fec
-	timed check "in a tunnel, fec $fec" transfer 10.50.0.2
+	timed check "15 MB of TCP in a tunnel, fec $fec" transfer 10.50.0.2
 	echo "# TCP: $plain ms, in a tunnel of $fec $took ms, $(tunnel_counter h1 tx_parity) parities"
 	# While the queue is short, a fifth of the packets are parities.
-	within "it is 95 % as fast, less the parities" "$least" 130 "$(percent "$plain" "$took")"
+	within "TCP in a tunnel is 95 % as fast, less the parities, fec $fec" "$least" 130 "$(percent "$plain" "$took")"
 	least=90
 	untunnel
 done
@@ -113,13 +113,13 @@ twenty() {
 compare() {
 	for fec in 8+2 off; do
 		twenty $fec
-		equal "all arrive with fec $fec through $1, equal to the byte" 20 $equal
+		equal "20 transfers arrive unchanged, fec $fec, $1" 20 $equal
 		echo "# $1, fec $fec: $took ms, $again retransmitted, $decoded decoded"
 		case $fec in
 		8+2) coded_ms=$took coded_again=$again ;;
 		*)
-			check "parities make TCP retransmit less" test $((coded_again * 100)) -lt $((again * $2))
-			[ "$3" != sooner ] || check "and end sooner" test "$coded_ms" -lt "$took"
+			check "parities reduce TCP's retransmissions, $1" test $((coded_again * 100)) -lt $((again * $2))
+			[ "$3" != sooner ] || check "parities shorten the transfers, $1" test "$coded_ms" -lt "$took"
 			;;
 		esac
 	done

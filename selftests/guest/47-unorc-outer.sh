@@ -60,43 +60,43 @@ dd if=/dev/urandom of=/tmp/sent bs=10000 count=100 2>/dev/null
 # A hop with a smaller MTU than the device's link.
 tunnels
 ip -n h2 route add 10.3.0.0/24 dev u0
-check "a tunnel" pings 10.50.0.2
-equal "has the MTU of its device" "" "$(inside h1)"
-check "a hop gets shorter" hop 1400
-check "1 MB arrives" send h1 10.50.0.2
-equal "the route inside follows" 1354 "$(inside h1)"
-check "1 MB of a host behind arrives" send c 10.50.0.2
-equal "which learns it" 1354 "$(inside c)"
-check "1 MB over IPv6 arrives" send h1 fd50::2
-check "a hop gets too short for IPv6" hop 1000
+check "a tunnel over IPv4" pings 10.50.0.2
+equal "the inner route has the MTU of the tunnel" "" "$(inside h1)"
+check "a hop gets MTU 1400" hop 1400
+check "hop of MTU 1400: 1 MB arrives" send h1 10.50.0.2
+equal "hop of MTU 1400: the MTU of the inner route follows" 1354 "$(inside h1)"
+check "hop of MTU 1400: 1 MB of a host behind the tunnel arrives" send c 10.50.0.2
+equal "hop of MTU 1400: the host behind the tunnel learns the MTU" 1354 "$(inside c)"
+check "hop of MTU 1400: 1 MB over IPv6 arrives" send h1 fd50::2
+check "a hop gets MTU 1000" hop 1000
 forget
-check "1 MB over IPv6 arrives in fragments" send h1 fd50::2
-check "1 MB over IPv4 arrives" send h1 10.50.0.2
-equal "without fragments" 954 "$(inside h1)"
+check "hop of MTU 1000: 1 MB over IPv6 arrives in fragments" send h1 fd50::2
+check "hop of MTU 1000: 1 MB over IPv4 arrives" send h1 10.50.0.2
+equal "hop of MTU 1000: IPv4 is not fragmented" 954 "$(inside h1)"
 hop 1500
 forget
 
 # A manual MTU.
-check "its MTU can be lowered while it is up" ip -n h1 link set u0 mtu 1300
-check "1 MB arrives" send h1 10.50.0.2
-check "and raised again" ip -n h1 link set u0 mtu 1454
-refuses "not beyond what it went up with" busy ip -n h1 link set u0 mtu 1455
+check "the tunnel's MTU can be lowered while it is up" ip -n h1 link set u0 mtu 1300
+check "tunnel of MTU 1300: 1 MB arrives" send h1 10.50.0.2
+check "the tunnel's MTU can be raised to its first value" ip -n h1 link set u0 mtu 1454
+refuses "the tunnel's MTU cannot exceed its first value" busy ip -n h1 link set u0 mtu 1455
 
 # A forged ICMP error.
 forged 600
-matches "shortens the route outside" " mtu 600" "$(ip -n h1 route get 10.2.0.1)"
-check "1 MB arrives all the same" send h1 10.50.0.2
-within "in packets no shorter than IPv4 allows" 576 600 "$(inside h1)"
-check "and packets that may not be shorter" pings -s 1200 fd50::2
+matches "a forged error lowers the MTU of the outer route" " mtu 600" "$(ip -n h1 route get 10.2.0.1)"
+check "forged error of MTU 600: 1 MB arrives" send h1 10.50.0.2
+within "forged error of MTU 600: packets have at least IPv4's minimum MTU" 576 600 "$(inside h1)"
+check "forged error of MTU 600: longer IPv6 packets pass" pings -s 1200 fd50::2
 forget
 forged 68
-check "1 MB arrives after an error of 68 bytes" send h1 10.50.0.2
-within "in packets no shorter than IPv4 allows" 576 600 "$(inside h1)"
+check "forged error of MTU 68: 1 MB arrives" send h1 10.50.0.2
+within "forged error of MTU 68: packets have at least IPv4's minimum MTU" 576 600 "$(inside h1)"
 forget
 in_ns h1 sysctl -qw net.ipv4.ip_no_pmtu_disc=3
 forged 600
-check "1 MB arrives where such errors are ignored" send h1 10.50.0.2
-equal "in packets of full length" "" "$(inside h1)"
+check "forged error is ignored: 1 MB arrives" send h1 10.50.0.2
+equal "forged error is ignored: packets have full length" "" "$(inside h1)"
 in_ns h1 sysctl -qw net.ipv4.ip_no_pmtu_disc=0
 forget
 untunnel
@@ -104,14 +104,14 @@ untunnel
 # The outer route. tc marks inner packets, as a container's SO_MARK does.
 marked() { tc -n h1 qdisc add dev u0 clsact && tc -n h1 filter add dev u0 egress matchall action skbedit mark "$1"; }
 tunnels
-check "a tunnel" pings 10.50.0.2
+check "a tunnel for marked packets" pings 10.50.0.2
 ip -n h1 route add blackhole default table 100
 ip -n h1 rule add fwmark 7 lookup 100
 marked 7
-check "a mark inside chooses no route outside" pings 10.50.0.2
+check "a mark inside selects no outer route" pings 10.50.0.2
 ip -n h1 link change u0 type unorc fwmark 7
-refuses "the device's own does" "100% packet loss" pings 10.50.0.2
-matches "and is shown" " fwmark 0x7 " "$(ip -n h1 -d link show u0)"
+refuses "the device's fwmark selects the outer route" "100% packet loss" pings 10.50.0.2
+matches "ip shows the fwmark" " fwmark 0x7 " "$(ip -n h1 -d link show u0)"
 ip -n h1 link change u0 type unorc fwmark 9
 # As in wg-quick: all packets but the tunnel's own use the tunnel.
 ip -n h1 rule del fwmark 7 lookup 100
@@ -119,7 +119,7 @@ ip -n h1 route replace default dev u0 table 100
 ip -n h1 rule add not fwmark 9 lookup 100
 ip -n h2 addr add 10.60.0.2/32 dev lo
 ip -n h2 link set lo up
-check "a default route by the tunnel" pings -I 10.50.0.1 10.60.0.2
+check "a default route through the tunnel" pings -I 10.50.0.1 10.60.0.2
 ip -n h1 rule del not fwmark 9 lookup 100
 untunnel
 
@@ -135,7 +135,7 @@ seen() {
 }
 probe() { in_ns h1 traceroute -n -q 3 -m 1 -w 1 "$@" >/dev/null 2>&1; }
 tunnels fec off
-check "a tunnel without code" pings 10.50.0.2
+check "a tunnel without parities" pings 10.50.0.2
 outside ip_tos 1/3
 probe -t 1 10.50.0.2
 within "ECT(1) inside is ECT(1) outside" 3 3 "$(seen)"
@@ -145,25 +145,25 @@ within "CE inside is ECT(0) outside" 3 3 "$(seen)"
 outside ip_tos 0x01/0xff
 probe -t 33 10.50.0.2
 within "a DSCP inside stays inside" 3 3 "$(seen)"
-check "unless it is inherited" ip -n h1 link change u0 type unorc tos inherit
+check "tos inherit" ip -n h1 link change u0 type unorc tos inherit
 outside ip_tos 0x21/0xff
 probe -t 33 10.50.0.2
-within "with ECN" 3 3 "$(seen)"
+within "with tos inherit the outer packet has the DSCP and ECN inside" 3 3 "$(seen)"
 ip -n h1 link change u0 type unorc tos 0x40 ttl 9
 outside ip_tos 0x41/0xff ip_ttl 8
 probe -t 33 10.50.0.2
-within "or the device has one, and a TTL" 3 3 "$(seen)"
-matches "which ip shows" " tos 0x40 ttl 9 df set" "$(ip -n h1 -d link show u0)"
-refuses "a TOS has no ECN" "out of range|Invalid|reserved|mask" ip -n h1 link change u0 type unorc tos 0x42
-check "a hop gets shorter" hop 1400
+within "tos and ttl of the device set the outer fields" 3 3 "$(seen)"
+matches "ip shows tos and ttl" " tos 0x40 ttl 9 df set" "$(ip -n h1 -d link show u0)"
+refuses "a tos with ECN bits is refused" "out of range|Invalid|reserved|mask" ip -n h1 link change u0 type unorc tos 0x42
+check "a hop gets MTU 1400, df unset" hop 1400
 ip -n h1 link change u0 type unorc ttl auto df unset
 fragments=$(snmp r Ip FragCreates)
 check "1 MB arrives without DF" send h1 10.50.0.2
-within "in fragments" 100 10000 $(($(snmp r Ip FragCreates) - fragments))
-equal "of full length" "" "$(inside h1)"
+within "without DF routers fragment packets" 100 10000 $(($(snmp r Ip FragCreates) - fragments))
+equal "without DF packets have full length" "" "$(inside h1)"
 ip -n h1 link change u0 type unorc df set
 check "1 MB arrives with DF" send h1 10.50.0.2
-equal "without fragments" 1354 "$(inside h1)"
+equal "with DF the MTU of the inner route follows" 1354 "$(inside h1)"
 hop 1500
 forget
 
@@ -176,13 +176,13 @@ ip -n h1 rule add iif lo to 10.2.0.1 lookup 8
 ip -n h1 rule add iif eth1 to 10.2.0.1 lookup 9
 sent() { in_ns "$1" cat /sys/class/net/eth1/statistics/tx_packets; }
 before=$(sent h1)
-refuses "nothing arrives through a loop" "100% packet loss" pings 10.50.0.2
+refuses "no packet arrives through a routing loop" "100% packet loss" pings 10.50.0.2
 sleep 2
-within "which does not feed itself" 3 1000 $(($(sent h1) - before))
-within "and is seen" 3 1000 "$(in_ns h1 cat /sys/class/net/u0/statistics/collisions)"
+within "a routing loop stops" 3 1000 $(($(sent h1) - before))
+within "packets of a routing loop count as collisions" 3 1000 "$(in_ns h1 cat /sys/class/net/u0/statistics/collisions)"
 ip -n h1 rule del iif lo to 10.2.0.1 lookup 8
 ip -n h1 rule del iif eth1 to 10.2.0.1 lookup 9
-check "the tunnel goes on when it is over" eventually pings 10.50.0.2
+check "the tunnel works after the routing loop" eventually pings 10.50.0.2
 
 # Two tunnels, each inside the other, with a queue between.
 for i in 1 2; do
@@ -193,13 +193,13 @@ done
 check "a tunnel in a tunnel" pings 10.51.0.2
 tc -n h1 qdisc add dev u1 root netem limit 100000 delay 1ms
 ip -n h1 route add 10.2.0.1 dev u1
-refuses "nothing arrives if each is in the other" "100% packet loss" pings 10.51.0.2
+refuses "a loop of tunnels delivers no packet" "100% packet loss" pings 10.51.0.2
 sleep 2
 before=$(tunnel_counter h1 tx_data)
 sleep 5
-within "and they do not feed themselves" 0 1000 $(($(tunnel_counter h1 tx_data) - before))
+within "a loop of tunnels stops" 0 1000 $(($(tunnel_counter h1 tx_data) - before))
 ip -n h1 route del 10.2.0.1 dev u1
-check "they go on when it is over" eventually in_ns h1 ping -c 1 -W 1 10.51.0.2
+check "both tunnels work after the loop of tunnels" eventually in_ns h1 ping -c 1 -W 1 10.51.0.2
 for i in 1 2; do ip -n h$i link del u1; done
 untunnel
 
@@ -210,10 +210,10 @@ done
 in_first_ns sysctl -qw net.core.rmem_max=60000000 net.core.wmem_max=60000000
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=4000 2>/dev/null
 tunnels fec off timer 30000
-check "a tunnel that waits for 30 ms" pings 10.50.0.2
+check "a tunnel with a timer of 30 ms" pings 10.50.0.2
 tc -n h1 qdisc add dev eth0 root netem limit 100000 rate 1gbit delay 1ms loss 0.1%
-check "40 MB arrive" send h1 10.50.0.2
-equal "and the queue for the stack dropped none" 0 "$(in_ns h2 cat /sys/class/net/u0/statistics/rx_dropped)"
+check "40 MB arrive through a loss of 0.1 %" send h1 10.50.0.2
+equal "the tunnel drops no packet that waited" 0 "$(in_ns h2 cat /sys/class/net/u0/statistics/rx_dropped)"
 tc -n h1 qdisc del dev eth0 root
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=100 2>/dev/null
 untunnel
@@ -234,44 +234,44 @@ tunnel6() {
 		ip -n h$i addr add fd50::$i/64 dev u0 nodad &&
 		ip -n h$i link set u0 up
 }
-refuses "both ends are of one family" "one family" ip -n h1 link add u0 type unorc local fd01::1 remote 10.2.0.1
-refuses "no address of a link alone" "two hosts" ip -n h1 link add u0 type unorc local fe80::1 remote fe80::2
-check "a tunnel over IPv6" tunnel6 1
-check "at both ends" tunnel6 2
+refuses "ends of two address families are refused" "one family" ip -n h1 link add u0 type unorc local fd01::1 remote 10.2.0.1
+refuses "link-local ends are refused" "two hosts" ip -n h1 link add u0 type unorc local fe80::1 remote fe80::2
+check "a tunnel over IPv6 at h1" tunnel6 1
+check "a tunnel over IPv6 at h2" tunnel6 2
 ip -n h2 route add 10.3.0.0/24 dev u0
-matches "which ip shows" " mtu 1434 .* local fd01::1 remote fd02::1 port 4796 " "$(ip -n h1 -d link show u0 | tr -d '\n')"
-check "pings go through" pings 10.50.0.2
-check "1 MB arrives" send h1 10.50.0.2
-check "1 MB over IPv6 arrives" send h1 fd50::2
-check "1 MB of a host behind arrives" send c 10.50.0.2
+matches "ip shows the IPv6 ends" " mtu 1434 .* local fd01::1 remote fd02::1 port 4796 " "$(ip -n h1 -d link show u0 | tr -d '\n')"
+check "outer IPv6: pings pass" pings 10.50.0.2
+check "outer IPv6: 1 MB arrives" send h1 10.50.0.2
+check "outer IPv6: 1 MB over IPv6 arrives" send h1 fd50::2
+check "outer IPv6: 1 MB of a host behind the tunnel arrives" send c 10.50.0.2
 tc -n r qdisc add dev eth2 clsact
 tc -n r filter add dev eth2 egress protocol ipv6 flower ip_proto udp dst_port 4796 ip_tos 0x41/0xff ip_ttl 8 action pass
 ip -n h1 link change u0 type unorc tos 0x40 ttl 9
 probe -t 33 10.50.0.2
-within "fields outside are the device's, ECN is that inside" 3 100 "$(seen)"
+within "outer IPv6: tos and ttl are the device's, ECN is that inside" 3 100 "$(seen)"
 ip -n h1 link change u0 type unorc tos 0 ttl auto
-check "a hop gets shorter" hop 1400
-check "1 MB arrives" send h1 10.50.0.2
-equal "the route inside follows" 1334 "$(inside h1)"
-check "1 MB of a host behind arrives" send c 10.50.0.2
+check "outer IPv6: a hop gets MTU 1400" hop 1400
+check "outer IPv6, hop of MTU 1400: 1 MB arrives" send h1 10.50.0.2
+equal "outer IPv6, hop of MTU 1400: the MTU of the inner route follows" 1334 "$(inside h1)"
+check "outer IPv6, hop of MTU 1400: 1 MB of a host behind the tunnel arrives" send c 10.50.0.2
 forget
-check "a hop gets as short as IPv6 allows" hop 1280
-check "1 MB over IPv6 arrives in fragments" send h1 fd50::2
+check "outer IPv6: a hop gets IPv6's minimum MTU" hop 1280
+check "outer IPv6, hop of minimum MTU: 1 MB over IPv6 arrives in fragments" send h1 fd50::2
 hop 1500
 forget
 ip -n h1 route add blackhole default table 100
 ip -n h1 -6 route add blackhole default table 100
 ip -n h1 -6 rule add fwmark 7 lookup 100
 marked 7
-check "a mark inside chooses no route outside" pings 10.50.0.2
+check "outer IPv6: a mark inside selects no outer route" pings 10.50.0.2
 ip -n h1 link change u0 type unorc fwmark 7
-refuses "the device's own does" "100% packet loss" pings 10.50.0.2
+refuses "outer IPv6: the device's fwmark selects the outer route" "100% packet loss" pings 10.50.0.2
 ip -n h1 -6 rule del fwmark 7 lookup 100
-check "the tunnel goes on" eventually pings 10.50.0.2
+check "outer IPv6: the tunnel works after the rule is deleted" eventually pings 10.50.0.2
 in_ns h1 sysctl -qw net.ipv6.conf.all.forwarding=1
 ip -n h1 -6 route add fd02::1 dev u0 metric 1
-refuses "a route outside into the tunnel" "100% packet loss" pings 10.50.0.2
-within "has no carrier" 1 100000 "$(in_ns h1 cat /sys/class/net/u0/statistics/tx_carrier_errors)"
+refuses "outer IPv6: no packet arrives if the outer route leads into the tunnel" "100% packet loss" pings 10.50.0.2
+within "outer IPv6: an outer route into the tunnel counts as a carrier error" 1 100000 "$(in_ns h1 cat /sys/class/net/u0/statistics/tx_carrier_errors)"
 untunnel
 for ns in c h1 r h2; do ip netns del $ns; done
 finish

@@ -22,7 +22,7 @@ del() { tc qdisc del dev bond0 root; }
 # The options as tc prints them.
 options() { tc qdisc show dev bond0 | sed -n 's/^qdisc acceltor [^ ]* root refcnt [0-9]* //p'; }
 
-check "add with what has no default" acceltor racks 8
+check "add with racks alone" acceltor racks 8
 matches "every default is printed with its unit" \
 	"^racks 8 rack 0 prefix none day 240us night 20us base-time 0 clockid tai peers auto ocs-rate 80gbit .* ecn 0b $" \
 	"$(options)"
@@ -37,8 +37,8 @@ equal "show prints each of them, in the order of the help" "$full" "$(echo $(opt
 for verb in replace change add; do
 	typed=$(options)
 	[ $verb != add ] || del
-	check "$verb with what show printed" tc qdisc $verb dev bond0 root acceltor $typed
-	equal "and show prints it again" "$typed" "$(options)"
+	check "$verb accepts show's output" tc qdisc $verb dev bond0 root acceltor $typed
+	equal "show prints the same options after $verb" "$typed" "$(options)"
 done
 check "-j is JSON" eval 'tc -j -s qdisc show dev bond0 | xdc-witness json /0/options/circuit_bytes_per_s /0/packets_in'
 
@@ -65,17 +65,17 @@ refused '^Error: prefix must be of a rack less than racks' prefix 10.0.0.0/8=8
 refused '^Error: prefixes must not overlap' prefix 10.0.0.0/8=1,10.1.0.0/16=2
 refused '^Error: prefix must have no bit behind its length' prefix 10.0.0.1/8=1
 refused 'not one of acceltor, blocking, unblocking, packet' policy sometimes
-equal "refusals changed nothing" "$before" "$(options)"
+equal "refused requests change nothing" "$before" "$(options)"
 del
-refuses "one without racks is refused" "^Error: racks must be given" tc qdisc add dev bond0 root acceltor
+refuses "add without racks is refused" "^Error: racks must be given" tc qdisc add dev bond0 root acceltor
 refuses "1024 racks with 4096 elephants each are refused" "^Error: elephants of all racks must be at most" \
 	acceltor racks 1024 elephants 4096
 refuses "a device with one transmit queue is refused" "3 transmit queues" tc qdisc add dev d0 root acceltor racks 8
 tc qdisc add dev bond0 root handle 1: prio
-refuses "a parent is refused" "must be the root" tc qdisc add dev bond0 parent 1:1 acceltor racks 8
+refuses "acceltor below a parent is refused" "must be the root" tc qdisc add dev bond0 parent 1:1 acceltor racks 8
 del
 for racks in 2 3 72 128 1024; do
-	check "$racks racks" acceltor racks $racks elephants 80
+	check "add with $racks racks" acceltor racks $racks elephants 80
 	del
 done
 ip link del bond0
@@ -88,7 +88,7 @@ racks
 # 26 ms a slot, four racks: a week of 78 ms.
 slow="racks 4 rack 0 prefix 10.9.1.0/24=1,10.9.2.0/24=2,10.9.3.0/24=3 day 24ms night 2ms ocs-rate 80mbit eps-rate 40mbit \
 rtt 6ms k 2 hp 150kb lp 150kb limit 60kb detect filter"
-check "the bond has one" tc -n h1 qdisc add dev bond0 root handle 1: acceltor $slow clockid tai
+check "add acceltor to the bond" tc -n h1 qdisc add dev bond0 root handle 1: acceltor $slow clockid tai
 tc -n h1 filter add dev bond0 parent 1: protocol ip u32 match ip dst 10.9.1.2/32 classid 1:2
 
 # Packets neither sent, queued nor dropped, from tc -s on standard input.
@@ -119,13 +119,13 @@ in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
 flow_to 1 0.001 200000
 flow_to 2 0.2 200000
 check "an elephant takes the circuit" moves packets_circuit
-check "and is accelerated before" moves packets_low
+check "an elephant is accelerated before its day" moves packets_low
 check "a mouse takes the packet network" moves packets_high
-check "what comes too early is dropped" moves drops_blocked
+check "packets that come too early are dropped" moves drops_blocked
 accounted "with an elephant and a mouse"
 left=$(in_ns h1 cat /sys/class/net/ocs/statistics/tx_packets)
 sent=$(rack_stat packets_circuit)
-within "the slave to the circuit switch has what was sent there" "$left" "$((left + 60))" "$sent"
+within "packets_circuit is near the packets of the circuit's slave" "$left" "$((left + 60))" "$sent"
 
 change() { tc -n h1 qdisc change dev bond0 root acceltor "$@"; }
 for new in "k 1" "k 3" "limit 30kb" "day 10ms" "night 1ms" "base-time 12345" "peers 3,2,1" "peers auto" "rack 3" "rack 0" \
@@ -136,37 +136,37 @@ for new in "k 1" "k 3" "limit 30kb" "day 10ms" "night 1ms" "base-time 12345" "pe
 	accounted "$new"
 done
 change $slow clockid tai
-check "afterwards the elephant still takes the circuit" moves packets_circuit
+check "after the changes the elephant takes the circuit" moves packets_circuit
 
 # The clock is set in both directions.
 # shellcheck disable=SC2034
 for by in 1 -1 3600 -3600 31536000 -31536000; do
 	jumps=$(rack_stat clock_jumps)
 	date -s "@$(($(date +%s) + by))" >/dev/null
-	check "the clock is set by $by s: the elephant goes on" moves packets_circuit
-	[ $by -gt 0 ] || within "and it is noticed" $((jumps + 1)) $((jumps + 1000)) "$(rack_stat clock_jumps)"
+	check "the clock is set by $by s: the elephant takes the circuit" moves packets_circuit
+	[ $by -gt 0 ] || within "the clock is set by $by s: clock_jumps counts it" $((jumps + 1)) $((jumps + 1000)) "$(rack_stat clock_jumps)"
 	accounted "the clock is set by $by s"
 done
 
 # A slave is down: the bond uses the other one.
 ip -n h1 link set ocs down
 accounted "the slave to the circuit switch is down"
-check "the elephant goes on by the other one" moves packets_circuit
+check "the circuit's slave is down: the elephant takes the other one" moves packets_circuit
 ip -n h1 link set ocs up
 
 # Down and up: queued packets are dropped and counted.
 ip -n h1 link set bond0 down
-equal "down: each packet is accounted for" 0 "$(unaccounted)"
-equal "and nothing is queued" 0 "$(rack_stat packets_queued)"
+equal "bond down: each packet is accounted for" 0 "$(unaccounted)"
+equal "bond down: no packet is queued" 0 "$(rack_stat packets_queued)"
 ip -n h1 link set bond0 up
 for rack in 1 2 3; do ip -n h1 neigh replace 10.9.$rack.2 lladdr 02:00:00:00:00:02 dev bond0; done
-check "up again: the mouse goes on" moves packets_high
+check "bond up: the mouse takes the packet network" moves packets_high
 check "del under traffic" tc -n h1 qdisc del dev bond0 root
 for racks in 4 128; do
 	# shellcheck disable=SC2086
 	check "$racks racks under traffic" tc -n h1 qdisc replace dev bond0 root handle 1: acceltor $slow racks $racks detect sketch \
 		sketch-bytes 20kb
-	check "packets pass" moves packets_high
+	check "$racks racks under traffic: packets pass" moves packets_high
 	accounted "$racks racks"
 done
 check "the sketch finds an elephant" eventually has_more promoted 0
@@ -206,14 +206,14 @@ mice 20
 within "mice wait for their port" 15 20 "$(nic_stat packets_queued)"
 date -s "@$(($(date +%s) - 3600))" >/dev/null
 sleep 1
-equal "the clock is set back: they leave nevertheless" "0 20" "$(nic_stat packets_queued) $(nic_stat packets_high)"
+equal "the clock is set back: waiting mice leave" "0 20" "$(nic_stat packets_queued) $(nic_stat packets_high)"
 date -s "@$(($(date +%s) + 3600))" >/dev/null
 port day 240ms night 20ms rtt 1s k 4 ocs-rate 80kbit clockid tai
 elephants 10
 within "elephants wait for their day" 5 10 "$(nic_stat packets_queued)"
 date -s "@$(($(date +%s) - 3600))" >/dev/null
 sleep 2
-equal "the clock is set back: what had another day goes" 0 "$(nic_stat packets_queued)"
+equal "the clock is set back: waiting elephants leave" 0 "$(nic_stat packets_queued)"
 date -s "@$(($(date +%s) + 3600))" >/dev/null
 
 # 1 ms a packet of 1000 bytes.
@@ -221,7 +221,7 @@ port racks 2 prefix 10.9.1.0/24=1 day 1ms night 0ns ocs-rate 8mbit policy blocki
 elephants 1 1300
 elephants 20 60
 sleep 1
-equal "blocking: what is longer than a day does not stand before others" "20 1 0" \
+equal "blocking: a packet longer than a day does not block others" "20 1 0" \
 	"$(nic_stat packets_circuit) $(nic_stat drops_stale) $(nic_stat packets_queued)"
 # 135 ms and 11 ms a packet, in a day of 100 ms.
 port racks 2 prefix 10.9.1.0/24=1 day 100ms night 0ns ocs-rate 80kbit policy unblocking
@@ -229,7 +229,7 @@ at 100 0
 elephants 1 1300
 elephants 3 60
 sleep 1
-equal "unblocking: it goes by the packet network" "3 1 0" \
+equal "unblocking: a packet longer than a day takes the packet network" "3 1 0" \
 	"$(nic_stat packets_circuit) $(nic_stat packets_high) $(nic_stat drops_stale)"
 
 # 200 ms a packet, in a day of 300 ms.
@@ -237,18 +237,18 @@ port racks 2 prefix 10.9.1.0/24=1 day 300ms night 300ms ocs-rate 40560bit policy
 at 600 150
 elephants 1
 at 600 550
-equal "blocking: a day in which what waited was not sent is counted" "1 0" "$(nic_stat missed_days) $(nic_stat packets_circuit)"
+equal "blocking: missed_days counts a day in which waiting packets were not sent" "1 0" "$(nic_stat missed_days) $(nic_stat packets_circuit)"
 at 600 250
-equal "and the next one is not" "1 1" "$(nic_stat missed_days) $(nic_stat packets_circuit)"
+equal "blocking: missed_days does not count a day in which waiting packets were sent" "1 1" "$(nic_stat missed_days) $(nic_stat packets_circuit)"
 
 # 100 ms a packet on the circuit, 1 ms on the packet network.
 port racks 2 prefix 10.9.1.0/24=1 day 300ms night 300ms ocs-rate 81120bit eps-rate 8112kbit policy unblocking
 at 600 0
 elephants 60
 at 600 320
-within "unblocking: what missed its day leaves at the rate of the packet network" 15 50 "$(nic_stat packets_high)"
+within "unblocking: packets that missed their day leave at eps-rate" 15 50 "$(nic_stat packets_high)"
 at 600 450
-equal "all of it" 60 $(($(nic_stat packets_high) + $(nic_stat packets_circuit)))
+equal "unblocking: all packets that missed their day leave" 60 $(($(nic_stat packets_high) + $(nic_stat packets_circuit)))
 
 # Each transmit queue of the device takes 1 ms per packet, though ocs-rate implies 100 ns.
 port racks 2 prefix 10.9.1.0/24=1 day 1s night 0ns ocs-rate 80gbit
@@ -258,12 +258,12 @@ elephants 400 &
 senders=$!
 sleep 0.05
 mice 50 960 5000
-within "a circuit that is slower than ocs-rate: mice do not wait for its queue" 45 50 "$(nic_stat packets_high)"
-within "and elephants leave meanwhile" 150 320 "$(nic_stat packets_circuit)"
-matches "and wait" "^[1-9]" "$(nic_stat backlog_today)"
+within "circuit slower than ocs-rate: mice do not wait for its queue" 45 50 "$(nic_stat packets_high)"
+within "circuit slower than ocs-rate: elephants leave" 150 320 "$(nic_stat packets_circuit)"
+matches "circuit slower than ocs-rate: elephants wait" "^[1-9]" "$(nic_stat backlog_today)"
 wait $senders
 nic slow_us 0
-equal "each packet is accounted for" 0 "$(tc -s qdisc show dev nic0 | missing)"
+equal "circuit slower than ocs-rate: each packet is accounted for" 0 "$(tc -s qdisc show dev nic0 | missing)"
 
 # Each transmit queue takes 400 ms per packet.
 nic slow_us 400000
@@ -274,14 +274,14 @@ elephants 3
 sleep 0.05
 mice 1
 sleep 0.1
-equal "while the circuit's queue is busy mice leave" 2 "$(nic_stat packets_high)"
+equal "circuit's queue busy: mice leave" 2 "$(nic_stat packets_high)"
 sleep 2
 mice 3
 sleep 0.05
 before=$(nic_stat packets_circuit)
 elephants 1
 sleep 0.1
-equal "while the packet network's queue is busy elephants leave" $((before + 1)) "$(nic_stat packets_circuit)"
+equal "packet network's queue busy: elephants leave" $((before + 1)) "$(nic_stat packets_circuit)"
 nic slow_us 0
 sleep 2
 
@@ -297,9 +297,9 @@ at 600 320
 before=$(left)
 within "elephants leave by day" 2 4 $((before - start))
 at 600 580
-equal "what the circuit's queue did not take by day does not leave by night" "$before" "$(left)"
+equal "packets that the circuit's queue did not take by day do not leave by night" "$before" "$(left)"
 sleep 2
-equal "and leaves later" 10 "$(nic_stat packets_circuit)"
+equal "packets that the circuit's queue did not take leave on the next day" 10 "$(nic_stat packets_circuit)"
 nic slow_us 0
 
 # Days without nights.
@@ -307,7 +307,7 @@ port day 100ms night 0ns rtt 1s k 2
 at 200 110
 elephants 5
 sleep 0.3
-matches "no night: how late what waited leaves is noted" "^[1-9]" "$(nic_stat late_max_ns)"
+matches "no night: late_max_ns counts late packets" "^[1-9]" "$(nic_stat late_max_ns)"
 
 # Another rack's day.
 port day 200ms night 100ms rtt 1s k 2
@@ -315,10 +315,10 @@ at 600 420
 elephants 5
 equal "elephants wait for the day of their rack" 5 "$(nic_stat packets_queued)"
 port_change racks 3 day 200ms night 100ms k 2 prefix 10.9.1.0/24=1,10.9.2.0/24=2
-equal "the options that are in force change nothing" "5 0" "$(nic_stat packets_queued) $(nic_stat drops_reschedule)"
+equal "unchanged options keep the queued packets" "5 0" "$(nic_stat packets_queued) $(nic_stat drops_reschedule)"
 port_change prefix 10.9.1.0/24=2,10.9.2.0/24=1
 sleep 0.3
-equal "prefixes change: they do not have the other rack's" "0 5" "$(nic_stat packets_circuit) $(nic_stat drops_reschedule)"
+equal "changed prefixes drop the queued packets of the other rack" "0 5" "$(nic_stat packets_circuit) $(nic_stat drops_reschedule)"
 
 # The last packet left long ago, so no delay remains.
 port day 24ms night 2ms eps-rate 8gbit
@@ -326,7 +326,7 @@ mice 1
 sleep 5
 port_change eps-rate 800bit
 mice 1 1
-equal "a new rate is not for what has left" 0 "$(nic_stat packets_queued)"
+equal "a new eps-rate does not count packets that left" 0 "$(nic_stat packets_queued)"
 
 # The device has fewer queues than at the qdisc's creation.
 port day 24ms night 2ms
@@ -336,9 +336,9 @@ before=$(lost)
 elephants 5
 mice 5
 sleep 0.2
-equal "one transmit queue is left: packets leave by it" "0 10" \
+equal "one transmit queue: packets leave by it" "0 10" \
 	"$(($(lost) - before)) $(($(nic_stat packets_high) + $(nic_stat packets_circuit) + $(nic_stat packets_low) + $(nic_stat drops_blocked)))"
 ip link del nic0
 rmmod xdc_nic
-check "rmmod" eventually rmmod sch_acceltor
+check "rmmod sch_acceltor" eventually rmmod sch_acceltor
 finish

@@ -8,8 +8,8 @@
 modprobe bonding max_bonds=0
 modprobe sch_acceltor
 ip link add d0 type dummy
-refuses "a device without an acceltor" "d0 has no acceltor" xdc acceltor elephants d0
-refuses "a device that is not there" "no device" xdc acceltor elephants d9
+refuses "a device without an acceltor is refused" "d0 has no acceltor" xdc acceltor elephants d0
+refuses "a missing device is refused" "no device" xdc acceltor elephants d9
 ip link del d0
 
 racks
@@ -18,11 +18,11 @@ acceltor="acceltor racks 4 rack 0 prefix 10.9.1.0/24=1,10.9.2.0/24=2,10.9.3.0/24
 ocs-rate 80mbit eps-rate 40mbit rtt 6ms k 2 hp 150kb lp 150kb limit 60kb"
 # shellcheck disable=SC2086
 tc -n h1 qdisc add dev bond0 root handle 1: $acceltor
-refuses "an acceltor that asks no filter" "asks no filter" in_ns h1 xdc acceltor elephants bond0
-matches "and it says what to do" "detect filter" "$(in_ns h1 xdc acceltor elephants bond0 2>&1)"
-refuses "no time between two looks" "between 1ms and 10s" in_ns h1 xdc acceltor elephants bond0 --every 0ms
+refuses "an acceltor without detect filter is refused" "asks no filter" in_ns h1 xdc acceltor elephants bond0
+matches "the error suggests detect filter" "detect filter" "$(in_ns h1 xdc acceltor elephants bond0 2>&1)"
+refuses "--every 0ms is refused" "between 1ms and 10s" in_ns h1 xdc acceltor elephants bond0 --every 0ms
 tc -n h1 qdisc change dev bond0 root acceltor detect filter
-refuses "idle after one look" "three looks at least" in_ns h1 xdc acceltor elephants bond0 --idle 100ms
+refuses "--idle of less than three looks is refused" "three looks at least" in_ns h1 xdc acceltor elephants bond0 --idle 100ms
 
 # Each piece alone makes an elephant: on a slow guest the pause between two exceeds the idle time.
 dd if=/dev/urandom of=/tmp/piece bs=1000 count=1000 2>/dev/null
@@ -44,24 +44,24 @@ ends() {
 	wait $finder
 	# If cleanup takes more than 0.8 s, another thread of xdc finishes it and exits with the signal's
 	# code.
-	matches "$1: it ends when it is told to" '^(0|143)$' $?
-	equal "$1: and its filter" "" "$(filter)"
+	matches "$1: xdc ends after a signal" '^(0|143)$' $?
+	equal "$1: xdc removes its filter" "" "$(filter)"
 }
 
 in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
 find_elephants --json --bytes 300kB
-refuses "another one is refused" "another xdc acceltor elephants" in_ns h1 xdc acceltor elephants bond0
-matches "it says what it does" "flows of 300kB or more are elephants on bond0" "$(cat /tmp/errors)"
+refuses "a second classifier is refused" "another xdc acceltor elephants" in_ns h1 xdc acceltor elephants bond0
+matches "xdc prints its threshold" "flows of 300kB or more are elephants on bond0" "$(cat /tmp/errors)"
 flow_to 1 0.001 1000000
 flow_to 2 0.3 10000
-matches "its filter has its name, and is the last" "pref 65535 bpf .*xdc-elephants" "$(filter | tr '\n' ' ')"
-check "a flow that goes on becomes an elephant" eventually said elephant 10.9.1.2
-check "and takes the circuit" moves packets_circuit
-check "and is accelerated before" moves packets_low
+matches "the filter has its name and is the last" "pref 65535 bpf .*xdc-elephants" "$(filter | tr '\n' ' ')"
+check "a long flow becomes an elephant" eventually said elephant 10.9.1.2
+check "an elephant takes the circuit" moves packets_circuit
+check "an elephant is accelerated before its day" moves packets_low
 mice=$(rack_stat packets_high)
 sleep 10
-equal "400 kB with pauses are none" no "$(said elephant 10.9.2.2 && echo yes || echo no)"
-check "and go by the packet network" eventually has_more packets_high $((mice + 99))
+equal "a flow of 400 kB with pauses is no elephant" no "$(said elephant 10.9.2.2 && echo yes || echo no)"
+check "a flow with pauses takes the packet network" eventually has_more packets_high $((mice + 99))
 matches "each line is JSON with its units" '^[0-9]+$' "$(grep '"elephant"' /tmp/said | head -n 1 | xdc-witness json /bytes)"
 ends "two flows"
 
@@ -71,18 +71,18 @@ rests() {
 	sleep 2
 	[ "$(rack_stat packets_circuit)" = "$circuit" ]
 }
-check "without it none takes the circuit" eventually rests
+check "without the classifier no packet takes the circuit" eventually rests
 
 # A killed process cannot remove its filter, which then classifies no packet.
 find_elephants --json --bytes 300kB
-check "an elephant again" eventually said elephant 10.9.1.2
+check "the long flow becomes an elephant again" eventually said elephant 10.9.1.2
 kill -KILL $finder
 wait $finder
-matches "killed: its filter is still there" xdc-elephants "$(filter)"
+matches "killed classifier: its filter stays" xdc-elephants "$(filter)"
 sleep 30
 circuit=$(rack_stat packets_circuit)
 sleep 1
-equal "killed: and finds no elephants" "$circuit" "$(rack_stat packets_circuit)"
+equal "killed classifier: its filter classifies no packet" "$circuit" "$(rack_stat packets_circuit)"
 tc -n h1 filter del dev bond0 parent 1:
 
 # A reader that does not read cannot stop it.
@@ -90,8 +90,8 @@ mkfifo /tmp/unread
 exec 3<>/tmp/unread
 ip netns exec h1 xdc acceltor elephants bond0 --every 20ms --bytes 300kB >/tmp/unread 2>/tmp/errors &
 finder=$!
-check "told to nobody: an elephant takes the circuit" moves packets_circuit
-ends "told to nobody"
+check "unread output: an elephant takes the circuit" moves packets_circuit
+ends "unread output"
 exec 3<&-
 
 # Another program replaces its filter.
@@ -99,23 +99,23 @@ find_elephants --json --bytes 300kB
 tc -n h1 filter del dev bond0 parent 1:
 tc -n h1 filter add dev bond0 parent 1: handle 1 pref 65535 protocol all bpf bytecode '1,6 0 0 0,'
 wait $finder
-equal "another filter in its place: it ends" 1 $?
-matches "and says why" "the classifier is gone" "$(cat /tmp/errors)"
-matches "the other one stays" bytecode "$(filter)"
+equal "replaced filter: xdc ends with 1" 1 $?
+matches "replaced filter: xdc names the cause" "the classifier is gone" "$(cat /tmp/errors)"
+matches "replaced filter: the new filter stays" bytecode "$(filter)"
 tc -n h1 filter del dev bond0 parent 1:
 
 find_elephants --json --bytes 50kB --top 1 --idle 5s
 flow_to 3 0.05 2000
-check "with --top 1 one of two becomes an elephant" eventually said elephant 10.9.1.2
+check "--top 1: the larger flow becomes an elephant" eventually said elephant 10.9.1.2
 sleep 2
-equal "and the smaller one none" no "$(said elephant 10.9.3.2 && echo yes || echo no)"
+equal "--top 1: the smaller flow is no elephant" no "$(said elephant 10.9.3.2 && echo yes || echo no)"
 rm /tmp/busy
-check "an elephant that has ended is idle" eventually said idle 10.9.1.2
+check "an elephant that ended is idle" eventually said idle 10.9.1.2
 # shellcheck disable=SC2086
 tc -n h1 qdisc del dev bond0 root
 wait $finder
-equal "where the qdisc goes it ends" 1 $?
-matches "and says why" "bond0 has no acceltor" "$(cat /tmp/errors)"
+equal "deleted qdisc: xdc ends with 1" 1 $?
+matches "deleted qdisc: xdc names the cause" "bond0 has no acceltor" "$(cat /tmp/errors)"
 
 # shellcheck disable=SC2086
 kill $senders 2>/dev/null

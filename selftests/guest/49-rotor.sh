@@ -118,30 +118,30 @@ run() {
 	exec 8>&-
 	wait $witness
 	for port in $ports; do tc -n ocs qdisc del dev $port clsact; done
-	within "$*: the witness has what was sent, but for what came since" $(($(stat packets_circuit) - all - 500)) $(($(stat packets_circuit) - all)) \
+	within "$*: the witness saw the packets sent, except the latest" $(($(stat packets_circuit) - all - 500)) $(($(stat packets_circuit) - all)) \
 		$(($(lost packets) + $(lost night) + $(lost cut) + $(lost misdirected)))
 }
 
 run policy acceltor
-within "accelerated, a day is used" 900 1000 $use
-equal "the witness lost nothing: night" 0 "$(lost night)"
-equal "the witness lost nothing: cut" 0 "$(lost cut)"
-equal "the witness lost nothing: misdirected" 0 "$(lost misdirected)"
+within "policy acceltor uses 90 % of its days" 900 1000 $use
+equal "policy acceltor: no loss at the witness: night" 0 "$(lost night)"
+equal "policy acceltor: no loss at the witness: cut" 0 "$(lost cut)"
+equal "policy acceltor: no loss at the witness: misdirected" 0 "$(lost misdirected)"
 accelerated=$use
 
 for policy in blocking unblocking; do
 	run policy $policy limit 375kb
-	for counter in night cut misdirected; do equal "$policy: the witness lost nothing: $counter" 0 "$(lost $counter)"; done
-	within "$policy uses less" 0 $accelerated $use
+	for counter in night cut misdirected; do equal "policy $policy: no loss at the witness: $counter" 0 "$(lost $counter)"; done
+	within "policy $policy uses less of its days" 0 $accelerated $use
 done
 
 # A clock half a slot late is detected.
 run policy acceltor base-time 13000000
-within "a wrong clock sends at night" 1 1000000 "$(lost night)"
-within "and to others" 1 1000000 "$(lost misdirected)"
+within "a late clock sends at night" 1 1000000 "$(lost night)"
+within "a late clock sends to other racks" 1 1000000 "$(lost misdirected)"
 
 kill $(jobs -p) 2>/dev/null
 ip netns list | while read -r ns _; do ip netns del "$ns"; done
-check "rmmod" eventually rmmod sch_acceltor
+check "rmmod sch_acceltor" eventually rmmod sch_acceltor
 rmmod bonding
 finish

@@ -64,15 +64,15 @@ run() {
 	done
 	wait
 	for flow in 1 2; do
-		check "$case: flow $flow arrived whole" cmp /tmp/sent /tmp/received$flow
+		check "$case: flow $flow arrived complete" cmp /tmp/sent /tmp/received$flow
 	done
-	check "$case: nothing is under way" eventually still
+	check "$case: no packet is in flight" eventually still
 	offered=$(($(forwarded) - offered))
 	arrived=$(($(snmp h2 Ip InReceives) - arrived))
 	ce=$(($(snmp h2 IpExt InCEPkts) - ce))
 	late=$(($(snmp h2 TcpExt TCPOFOQueue) - late))
 	within "$case: packets offered" 540 3000 "$offered"
-	matches "$case: none is queued" "backlog 0b 0p" "$(port)"
+	matches "$case: no packet is queued" "backlog 0b 0p" "$(port)"
 	equal "$case: in = out + dropped" "$offered" "$(($(passed) + $(dropped)))"
 	equal "$case: out = arrived" "$(passed)" "$arrived"
 	marked=$(($(counter marked_phantom) + $(counter marked_physical) + $(counter marked_both)))
@@ -92,7 +92,7 @@ case="Not-ECT"
 run $often
 within "$case: packets chosen" 100 3000 "$chosen"
 equal "$case: packets marked" 0 "$marked"
-equal "$case: packets overtaken" 0 "$late"
+equal "$case: packets reordered" 0 "$late"
 
 case="Not-ECT, ecn-drop"
 # The first windows alone fill the queue. The number of drops depends on the guest's speed.
@@ -105,7 +105,7 @@ for at in enqueue dequeue; do
 	case="ECT, at $at"
 	run $often at $at
 	within "$case: packets marked" 50 3000 "$marked"
-	equal "$case: packets overtaken" 0 "$late"
+	equal "$case: packets reordered" 0 "$late"
 done
 
 case="ECT, a queue that is too short"
@@ -114,5 +114,5 @@ run limit 8kb mark none
 within "$case: packets dropped" 1 3000 "$lost"
 
 for ns in h1 r h2; do ip netns del $ns; done
-check "rmmod" eventually rmmod sch_phantom
+check "rmmod sch_phantom" eventually rmmod sch_phantom
 finish

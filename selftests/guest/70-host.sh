@@ -68,17 +68,17 @@ check "the snapshot has sysctls" grep -q '^/proc/sys/net/ipv4/tcp_ecn:' /tmp/bef
 check "a run with unocc and cubic" host_run --cc unocc,cubic --pcap
 summary=$(cat $results/two/1/summary.json 2>/dev/null)
 matches "the summary names the engine" '"engine": "host"' "$summary"
-matches "and what arrived" '"goodput_mbps": 1[0-9]\.' "$summary"
-check "its packets were captured" test "$(cat $results/two/1/pcap/unocc/*.pcap | wc -c)" -gt 100000
-as_before "after a run everything is as it was"
+matches "the summary has the goodput" '"goodput_mbps": 1[0-9]\.' "$summary"
+check "the run captures packets" test "$(cat $results/two/1/pcap/unocc/*.pcap | wc -c)" -gt 100000
+as_before "a run leaves the host unchanged"
 
 # A module loaded earlier stays.
 modprobe tcp_unocc
 state >/tmp/before
 check "a run while tcp_unocc is loaded" host_run --cc unocc
-as_before "what was loaded before stays loaded"
+as_before "a module loaded before the run stays loaded"
 # The run's last sockets hold it for a moment.
-check "it can be unloaded" eventually rmmod tcp_unocc
+check "a module loaded before the run can be unloaded" eventually rmmod tcp_unocc
 state >/tmp/before
 
 # Only this run's events: the port is at the router. The run ends with its flows, so that no packet passes
@@ -87,14 +87,14 @@ rm -rf $results
 check "a run that records tracepoints" host_run --cc unocc --trace --set flows.0.bytes=400KiB --set duration=5s
 trace=$results/two/1/trace-unocc.jsonl
 marked=$(grep -c '"event":"phantom_mark".*"node":"s"' $trace)
-equal "as many marks as the port counts" \
+equal "the recording has as many marks as the port counts" \
 	"$(sed -n 's/.*"marks": \([0-9]*\).*/\1/p' $results/two/1/summary.json | head -n 1)" "$marked"
-check "and there were some" [ "$marked" -gt 0 ]
-check "epochs of its senders" grep -q '"event":"unocc_epoch".*"node":"a[12]"' $trace
-matches "nothing is missing" '"missed":0' "$(tail -n 1 $trace)"
-check "the report draws it" grep -q 'unocc: tracepoints' $results/two/1/report.html
-as_before "a recording leaves nothing"
-refuses "tracepoints in virtual time" "tracepoint" xdc run $scenario --engine uml --trace
+check "the recording has marks" [ "$marked" -gt 0 ]
+check "the recording has epochs of the senders" grep -q '"event":"unocc_epoch".*"node":"a[12]"' $trace
+matches "the recording misses no event" '"missed":0' "$(tail -n 1 $trace)"
+check "the report shows the tracepoints" grep -q 'unocc: tracepoints' $results/two/1/report.html
+as_before "a recording leaves the host unchanged"
+refuses "tracepoints in virtual time are refused" "tracepoint" xdc run $scenario --engine uml --trace
 
 # Wait until the worker has built its network: four nodes and their parent.
 spaces=$(inodes | wc -l)
@@ -113,13 +113,13 @@ for signal in INT TERM KILL; do
 	# One command, so that xdc gets the signal.
 	nsenter --net=/proc/2/ns/net xdc run $scenario --engine host --results $results --set duration=60s --cc unocc --trace </dev/null >/tmp/out 2>&1
 	rc=$?
-	equal "a long run was under way when SIG$signal came" yes "$(cat /tmp/under-way)"
+	equal "a long run was under way at SIG$signal" yes "$(cat /tmp/under-way)"
 	case $signal in
 	INT) equal "SIGINT: exit code" 130 $rc ;;
 	TERM) equal "SIGTERM: exit code" 143 $rc ;;
 	KILL) equal "SIGKILL: exit code" 137 $rc ;;
 	esac
-	as_before "after SIG$signal to xdc everything is as it was"
+	as_before "SIG$signal to xdc leaves the host unchanged"
 done
 
 # The supervisor dies, and its worker with it.
@@ -130,23 +130,23 @@ kill -KILL "$(commands | awk '$3 == "host" { print $1 }')"
 wait $run
 result $((! $?)) "a run whose agent is killed fails"
 few() { [ "$(inodes | wc -l)" -le $spaces ] && ! agent_runs; }
-check "no namespace and no process is left of it" eventually few
+check "a killed agent leaves no namespace and no process" eventually few
 # No process was left to unload the modules: the record has them for the next run.
-check "what it has loaded is still there" grep -q '^sch_phantom ' /proc/modules
-check "and on record" [ -s /run/xdc/host.json ]
-check "the next run" host_run --cc cubic
-as_before "the next run puts back what a killed one has changed"
+check "a killed agent leaves its modules loaded" grep -q '^sch_phantom ' /proc/modules
+check "a killed agent leaves a record of its changes" [ -s /run/xdc/host.json ]
+check "a run after a killed agent" host_run --cc cubic
+as_before "the next run undoes the changes of a killed one"
 
 # Two concurrent runs wait for each other, and both keep their results.
 rm -rf $results
 host_run --cc cubic --set duration=3s >/tmp/out 2>&1 &
 first=$!
-check "the first of two is under way" eventually veths
-check "the second of two" host_run --cc unocc
+check "the first of two runs is under way" eventually veths
+check "the second of two runs" host_run --cc unocc
 wait $first
-result $? "the first of two"
-equal "both have their results" "1 2" "$(echo $(ls $results/two))"
-as_before "after two at once everything is as it was"
+result $? "the first of two runs"
+equal "both runs have results" "1 2" "$(echo $(ls $results/two))"
+as_before "two concurrent runs leave the host unchanged"
 
 # An untrusted scenario writes no files.
 stranger() {
@@ -158,18 +158,18 @@ stranger() {
 stranger "vm.swappiness" --set 'sysctl."vm.swappiness"=11'
 stranger "vm.swappiness of a host" --set 'host.a1.sysctl."vm.swappiness"=11'
 stranger "kernel.core_pattern" --set 'sysctl."kernel.core_pattern"=|/tmp/evil %p'
-stranger "a file by its name" --set 'sysctl."/tmp/pwned"=x'
-stranger "a file by dots" --set 'sysctl.".tmp.pwned"=x'
-stranger "a sysctl of the network that is the whole machine's" --set 'net.ipv4.tcp_mem=1 2 3'
-check "and no file is there" [ ! -e /tmp/pwned ]
+stranger "a file name as sysctl" --set 'sysctl."/tmp/pwned"=x'
+stranger "a dotted file name as sysctl" --set 'sysctl.".tmp.pwned"=x'
+stranger "a global sysctl of the network" --set 'net.ipv4.tcp_mem=1 2 3'
+check "a refused file name creates no file" [ ! -e /tmp/pwned ]
 # Per namespace; the kernel loads a module before it refuses.
-refuses "a default that only the first namespace may have" "net.ipv4.tcp_congestion_control" host_run --cc cubic --set net.ipv4.tcp_congestion_control=gemini
-refuses "a switch of the whole machine that each namespace has" "net.netfilter.nf_hooks_lwtunnel" host_run --cc cubic --set net.netfilter.nf_hooks_lwtunnel=1
-as_before "a stranger's scenario changes nothing"
+refuses "a sysctl that only the first namespace may set is refused" "net.ipv4.tcp_congestion_control" host_run --cc cubic --set net.ipv4.tcp_congestion_control=gemini
+refuses "a global switch that each namespace shows is refused" "net.netfilter.nf_hooks_lwtunnel" host_run --cc cubic --set net.netfilter.nf_hooks_lwtunnel=1
+as_before "an untrusted scenario changes nothing"
 
 # Modules other than network modules need consent; they are unloaded with their dependencies.
 out=$(host_run --cc cubic --set 'host.a1.modules=["vxlan"]' 2>&1)
-matches "a stranger's module is refused" '--allow-commands' "$out"
+matches "an untrusted module is refused" '--allow-commands' "$out"
 out=$(host_run --cc cubic --set 'cc.mine={ kernel = "cubic", module = "./evil.ko" }' 2>&1)
 matches "a file as module is refused" 'not a valid name of a kernel module' "$out"
 as_before "a refused module is not loaded"
@@ -188,23 +188,23 @@ rm -f /tmp/daemon
 daemon='setsid sleep 987 >/dev/null 2>&1 & sleep 1; echo $(pidof sleep | wc -w) $(ls -d /proc/[0-9]* | wc -l) >/tmp/daemon'
 check "a run whose command leaves a daemon" \
 	host_run --cc cubic --allow-commands --set "host.a1.setup=[\"$daemon\"]"
-matches "the command sees the daemon, and no process but the run's" '^1 [1-9]$' "$(cat /tmp/daemon)"
+matches "the command sees the daemon, and no process outside the run" '^1 [1-9]$' "$(cat /tmp/daemon)"
 equal "the daemon is gone" "" "$(commands | grep 'sleep 987' | grep -v grep)"
 rm -f /tmp/daemon
-as_before "a daemon leaves nothing"
+as_before "a daemon leaves the host unchanged"
 
 # Refused before any change.
 state >/tmp/before
 mv /lib/modules/"$(uname -r)" /lib/modules/away
 out=$(host_run --cc cubic 2>&1)
-matches "a qdisc that the kernel lacks" 'lacks the qdisc phantom' "$out"
+matches "a missing qdisc is refused" 'lacks the qdisc phantom' "$out"
 insmod /lib/modules/away/extra/sch_phantom.ko
 out=$(host_run --cc unocc 2>&1)
-matches "a congestion control that the kernel lacks" 'has no congestion control unocc: it has .*try: ' "$(echo $out)"
+matches "a missing congestion control is refused" 'has no congestion control unocc: it has .*try: ' "$(echo $out)"
 rmmod sch_phantom
 mv /lib/modules/away /lib/modules/"$(uname -r)"
-as_before "a refusal leaves no trace"
-refuses "a sweep on the host" "host" xdc sweep $scenario --engine host
+as_before "a refused run leaves the host unchanged"
+refuses "a sweep on the host is refused" "host" xdc sweep $scenario --engine host
 
 rm -rf $home $results /tmp/out /tmp/before /tmp/after
 finish

@@ -61,7 +61,7 @@ fi
 for module in $(ours cc) tcp_dctcp_rs; do modprobe $module; done
 for cc in reno cubic bbr dctcp dctcp_rs $(our_ccs); do row $cc; done
 # As inside a datacenter with that rate and RTT: an epoch is a round trip.
-check "unocc: told of the path" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=200 net.unocc.intra_rtt_us=1000
+check "unocc: set link rate and RTT" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=200 net.unocc.intra_rtt_us=1000
 row unocc unocc_rtt
 counted
 
@@ -140,9 +140,9 @@ for ns in h1 r h2; do ip netns del $ns; done
 modprobe -r unorc
 
 # The code of `unorc`: its module counts, and a program measures other implementations.
-check "code: parities are counted" modprobe xdc_code
+check "code: xdc_code measures parities" modprobe xdc_code
 dmesg | sed -nE 's/^.*xdc_code: (words|vectors|vectors-lent) ([0-9]+ [0-9]+)$/# code \1 \2/p'
-check "code: others' parities are counted" xdc-code
+check "code: xdc-code measures parities of other libraries" xdc-code
 xdc-code | grep '^# code'
 
 # Qdiscs at a held backlog, with thresholds that mark no packet, some, or all.

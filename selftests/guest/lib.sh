@@ -37,7 +37,7 @@ refuses() {
 		result 0 "$what"
 	else
 		result 1 "$what"
-		echo "# '$*' ended with $rc, not in /$pattern/: $out"
+		echo "# '$*' exited with $rc, without a match of /$pattern/: $out"
 	fi
 }
 
@@ -57,7 +57,7 @@ matches() {
 		result 0 "$1"
 	else
 		result 1 "$1"
-		echo "# no /$2/ in:"
+		echo "# no match of /$2/ in:"
 		echo "$3" | sed 's/^/#   /'
 	fi
 }
