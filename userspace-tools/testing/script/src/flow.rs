@@ -278,8 +278,8 @@ impl<'a> Flow<'a> {
         })?;
         self.snd_nxt = ISN.wrapping_add(1);
         let (_, ack) = self.expect("the handshake's ACK", |segment| segment.has_ack)?;
-        ensure!(ack.ack == self.snd_nxt, "it acknowledges {}", ack.ack);
-        ensure!(ack.syn == crossed, "it has seen another SYN");
+        ensure!(ack.ack == self.snd_nxt, "ACK of {}", ack.ack);
+        ensure!(ack.syn == crossed, "wrong SYN flag of the ACK");
         // A SYN's window is not scaled (65 packets), so send an update.
         let update = self.next_ack();
         self.send(update)
@@ -299,7 +299,7 @@ impl<'a> Flow<'a> {
         }
         (&self.socket)
             .write_all(&[0; 100])
-            .context("the kernel takes no data for the SYN")
+            .context("cannot write data for the SYN")
     }
 
     fn connect(&mut self) -> Result<()> {
@@ -319,7 +319,10 @@ impl<'a> Flow<'a> {
         self.rcv_nxt = syn.seq.wrapping_add(1);
         self.echo_timestamp = syn.options.timestamps.map_or(0, |(value, _)| value);
         if fast_open {
-            ensure!(syn.ack == self.snd_nxt, "no data is taken with the SYN");
+            ensure!(
+                syn.ack == self.snd_nxt,
+                "the SYN-ACK does not acknowledge only the SYN"
+            );
             self.take_socket()?;
             self.write(MSS_BYTES.into())?;
         }
@@ -337,7 +340,7 @@ impl<'a> Flow<'a> {
     }
 
     fn take_socket(&mut self) -> Result<()> {
-        let (socket, _) = self.socket.accept().context("nothing to accept")?;
+        let (socket, _) = self.socket.accept().context("no connection to accept")?;
         configure(&socket)?;
         self.socket = socket;
         Ok(())
@@ -409,7 +412,7 @@ impl<'a> Flow<'a> {
                 return Ok((at_ns, segment));
             }
         }
-        bail!("the kernel never sent {what}")
+        bail!("the kernel did not send {what}")
     }
 
     // The kernel's application.
@@ -419,7 +422,7 @@ impl<'a> Flow<'a> {
         self.align()?;
         (&self.socket)
             .write_all(&vec![0; bytes])
-            .context("the kernel does not take the data")?;
+            .context("cannot write the data")?;
         self.pump(now_ns()?)
     }
 
@@ -487,7 +490,10 @@ impl<'a> Flow<'a> {
             if let Some(arrival) = self.arrived.pop_front() {
                 return Ok(arrival);
             }
-            ensure!(self.pump_one(deadline_ns)?, "the kernel sends nothing more");
+            ensure!(
+                self.pump_one(deadline_ns)?,
+                "the kernel sends no more packets"
+            );
         }
     }
 

@@ -121,7 +121,7 @@ impl Lab {
         };
         for arguments in commands {
             let status = Command::new("tc").args(arguments).status()?;
-            ensure!(status.success(), "tc {} fails", arguments.join(" "));
+            ensure!(status.success(), "tc {} failed", arguments.join(" "));
         }
         Ok(())
     }

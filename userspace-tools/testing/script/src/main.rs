@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let mut lab = match prepare() {
         Ok(lab) => lab,
         Err(error) => {
-            ktap.case("the device and a clock without slack", Err(error));
+            ktap.case("open the device and disable timer slack", Err(error));
             return ktap.finish();
         }
     };

@@ -61,7 +61,7 @@ impl Tun {
     pub fn send(&self, packet: &[u8]) -> Result<()> {
         (&self.0)
             .write_all(packet)
-            .context("the kernel does not take a packet")
+            .context("cannot write a packet to the kernel")
     }
 
     /// Returns the next packet from the kernel, or None at the deadline.

@@ -111,8 +111,8 @@ impl Options {
                 }
                 _ => {}
             }
-            let length = usize::from(*rest.first().context("a cut option")?);
-            let option = bytes.get(2..length.max(2)).context("a cut option")?;
+            let length = usize::from(*rest.first().context("truncated option")?);
+            let option = bytes.get(2..length.max(2)).context("truncated option")?;
             match (kind, option) {
                 (2, &[a, b]) => options.mss_bytes = Some(u16::from_be_bytes([a, b])),
                 (3, &[shift]) => options.window_shift = Some(shift),
@@ -219,7 +219,7 @@ impl Segment {
                 tcp.checksum = tcp.calc_checksum_ipv6(&ip, &payload)?;
                 ip.write(&mut packet)?;
             }
-            _ => bail!("{from} and {to} are of two families"),
+            _ => bail!("{from} and {to} have different address families"),
         }
         tcp.write(&mut packet)?;
         packet.extend(payload);
@@ -228,7 +228,7 @@ impl Segment {
 
     /// Decodes a segment and its addresses; None if the packet is not TCP.
     pub fn read(packet: &[u8]) -> Result<Option<(SocketAddr, SocketAddr, Self)>> {
-        let (headers, payload) = IpHeaders::from_slice(packet).context("a damaged IP packet")?;
+        let (headers, payload) = IpHeaders::from_slice(packet).context("invalid IP packet")?;
         if payload.ip_number != IpNumber::TCP {
             return Ok(None);
         }
@@ -244,7 +244,7 @@ impl Segment {
                 Codepoint::of(ip.ecn()),
             ),
         };
-        let tcp = TcpSlice::from_slice(payload.payload).context("a damaged TCP segment")?;
+        let tcp = TcpSlice::from_slice(payload.payload).context("invalid TCP segment")?;
         let segment = Segment {
             seq: tcp.sequence_number(),
             ack: tcp.acknowledgment_number(),

@@ -9,7 +9,7 @@ use crate::flow::Step;
 pub fn near(what: &str, got: f64, want: f64, tolerance: f64) -> Result<()> {
     ensure!(
         (got - want).abs() <= tolerance,
-        "{what}: {got:.4} where the rule gives {want:.4}, tolerance {tolerance}"
+        "{what}: {got:.4}, expected {want:.4}, tolerance {tolerance}"
     );
     Ok(())
 }

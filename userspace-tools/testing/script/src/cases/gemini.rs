@@ -26,7 +26,7 @@ pub const CASES: &[Case] = &[
         run: alpha,
     },
     Case {
-        name: "gemini: a mark takes alpha x F, F = 4K / (C x RTT)",
+        name: "gemini: a mark reduces the window by alpha x F, F = 4K / (C x RTT)",
         run: mark_takes_alpha_f,
     },
     Case {
@@ -34,11 +34,11 @@ pub const CASES: &[Case] = &[
         run: f_falls_with_rtt,
     },
     Case {
-        name: "gemini: K counts in packets per Gbit/s",
+        name: "gemini: K is in packets per Gbit/s",
         run: k_packets,
     },
     Case {
-        name: "gemini: marks take at most half",
+        name: "gemini: marks reduce the window by at most half",
         run: marks_take_at_most_half,
     },
     Case {
@@ -58,19 +58,19 @@ pub const CASES: &[Case] = &[
         run: h_bounds,
     },
     Case {
-        name: "gemini: where no device tells C h is that of 1 Gbit/s at least",
+        name: "gemini: without a known C h is that of 1 Gbit/s at least",
         run: untold_rate,
     },
     Case {
-        name: "gemini: marked bytes add nothing",
+        name: "gemini: marked bytes do not increase the window",
         run: marked_bytes_add_nothing,
     },
     Case {
-        name: "gemini: nothing grows while the application is slow",
+        name: "gemini: the window does not grow while the application is slow",
         run: application_limited,
     },
     Case {
-        name: "gemini: a WAN delay beyond T takes beta, once per RTT, and stops the increase",
+        name: "gemini: a WAN delay above T reduces by beta, once per RTT, and stops the increase",
         run: wan_takes_beta,
     },
     Case {
@@ -78,11 +78,11 @@ pub const CASES: &[Case] = &[
         run: wan_threshold,
     },
     Case {
-        name: "gemini: one short RTT in a round says that the WAN is free",
+        name: "gemini: a round with one short RTT is not congested",
         run: wan_minimum,
     },
     Case {
-        name: "gemini: the larger of the two reductions wins",
+        name: "gemini: the larger of two reductions applies",
         run: larger_cut_wins,
     },
     Case {
@@ -94,7 +94,7 @@ pub const CASES: &[Case] = &[
         run: slow_start_until_mark,
     },
     Case {
-        name: "gemini: slow start ends with the first WAN congestion too",
+        name: "gemini: slow start ends with the first WAN congestion",
         run: slow_start_until_wan,
     },
     Case {
@@ -106,7 +106,7 @@ pub const CASES: &[Case] = &[
         run: pacing,
     },
     Case {
-        name: "gemini: a loss takes half",
+        name: "gemini: a loss halves the window",
         run: loss_takes_half,
     },
     Case {
@@ -114,7 +114,7 @@ pub const CASES: &[Case] = &[
         run: no_cut_after_loss,
     },
     Case {
-        name: "gemini: a timeout restarts slow start towards half",
+        name: "gemini: a timeout restarts slow start up to half of the window",
         run: timeout,
     },
     Case {
@@ -207,7 +207,7 @@ fn one_mark(flow: &mut Flow<'_>, k_bytes: f64, window: f64) -> Result<Step> {
 fn mark_takes_alpha_f(lab: &mut Lab) -> Result<()> {
     let (mut flow, window) = past_slow_start(lab, &[("k_bytes", 10_000)])?;
     let step = one_mark(&mut flow, 10_000.0, window)?;
-    ensure!((58..=64).contains(&step.cwnd()), "{}", step.cwnd());
+    ensure!((58..=64).contains(&step.cwnd()), "cwnd {}", step.cwnd());
     // Again with alpha near 0.6.
     flow.gemini(&[("k_bytes", 1), ("g", 200)])?;
     flow.acks_of(2 * BDP_PACKETS, Mark::No)?;
@@ -228,7 +228,7 @@ fn f_falls_with_rtt(lab: &mut Lab) -> Result<()> {
     flow.gemini(&[("k_bytes", 20_000)])?;
     let step = one_mark(&mut flow, 20_000.0, window + 800.0)?;
     // Half the cut of half the RTT, which is above one half.
-    ensure!(step.cwnd() > 55, "{}", step.cwnd());
+    ensure!(step.cwnd() > 55, "cwnd {}", step.cwnd());
     Ok(())
 }
 
@@ -284,7 +284,7 @@ fn grows_by_h(flow: &mut Flow<'_>, mut window: f64, h: f64) -> Result<()> {
         second += 1;
     }
     while f64::from(flow.ack_next(Mark::No)?.cwnd()) < goal + 1.0 {
-        ensure!(flow.steps.len() < from + 2_000, "it does not grow");
+        ensure!(flow.steps.len() < from + 2_000, "the window does not grow");
     }
     let got = flow.steps.len() - from;
     near("ACKs for a packet", got as f64, f64::from(second), 1.0)
@@ -344,7 +344,7 @@ fn application_limited(lab: &mut Lab) -> Result<()> {
     for _ in 0..40 {
         flow.write(5_000)?;
         let step = flow.acks_of(5, Mark::No)?;
-        ensure!(step.cwnd() == window, "{} of {window}", step.cwnd());
+        ensure!(step.cwnd() == window, "cwnd {} of {window}", step.cwnd());
     }
     Ok(())
 }
@@ -374,9 +374,12 @@ fn wan_takes_beta(lab: &mut Lab) -> Result<()> {
             if step.cwnd() != cut.cwnd() {
                 break step;
             }
-            ensure!(step.at_us < cut.at_us + 3 * CONGESTED_US, "not again");
+            ensure!(
+                step.at_us < cut.at_us + 3 * CONGESTED_US,
+                "no second reduction"
+            );
         };
-        ensure!(next.sent_us >= cut.at_us, "twice in one RTT");
+        ensure!(next.sent_us >= cut.at_us, "two reductions in one RTT");
         near("window", f64::from(next.cwnd()), before * (1.0 - BETA), 1.5)?;
         cut = next;
     }
@@ -389,7 +392,7 @@ fn wan_threshold(lab: &mut Lab) -> Result<()> {
     let before = last(&flow).cwnd();
     for _ in 0..5 * BDP_PACKETS {
         let step = flow.ack_next(Mark::No)?;
-        ensure!(step.cwnd() >= before, "{} of {before}", step.cwnd());
+        ensure!(step.cwnd() >= before, "cwnd {} of {before}", step.cwnd());
     }
     flow.rtt_us += 1;
     until_it_falls(&mut flow, Mark::No)?;
@@ -405,7 +408,7 @@ fn wan_minimum(lab: &mut Lab) -> Result<()> {
         flow.acks_of(BDP_PACKETS / 2, Mark::No)?;
         flow.rtt_us = RTT_US;
         let step = flow.acks_of(BDP_PACKETS / 2, Mark::No)?;
-        ensure!(step.cwnd() >= before, "{} of {before}", step.cwnd());
+        ensure!(step.cwnd() >= before, "cwnd {} of {before}", step.cwnd());
     }
     // Checks that most RTTs exceeded the limit.
     let limit_us = RTT_US + T_US;
@@ -426,7 +429,10 @@ fn larger_cut_wins(lab: &mut Lab) -> Result<()> {
         let before = last(&flow);
         let step = until_it_falls(&mut flow, Mark::Ce)?;
         let by_marks = (before.alpha() * f(f64::from(k_bytes), &step)).min(0.5);
-        ensure!(marks_win == (by_marks > BETA + 0.1), "{by_marks}");
+        ensure!(
+            marks_win == (by_marks > BETA + 0.1),
+            "reduced by {by_marks}"
+        );
         let cut = by_marks.max(BETA);
         let want = (f64::from(before.cwnd()) + 0.5) * (1.0 - cut);
         near("window", f64::from(step.cwnd()), want, 1.5)?;
@@ -444,7 +450,7 @@ fn base_rtt_window(lab: &mut Lab) -> Result<()> {
     flow.acks_for_us(220_000, Mark::No)?;
     let before = last(&flow).cwnd();
     let step = flow.acks_for_us(50_000, Mark::No)?;
-    ensure!(step.cwnd() >= before, "fell to {}", step.cwnd());
+    ensure!(step.cwnd() >= before, "cwnd fell to {}", step.cwnd());
     Ok(())
 }
 
@@ -463,7 +469,11 @@ fn slow_start_until_mark(lab: &mut Lab) -> Result<()> {
     near("window", f64::from(step.cwnd()), want, 1.0)?;
     ensure!(step.tcp.snd_ssthresh == step.cwnd());
     let after = flow.acks_of(30, Mark::No)?.cwnd();
-    ensure!(after <= step.cwnd() + 1, "{after} after {}", step.cwnd());
+    ensure!(
+        after <= step.cwnd() + 1,
+        "cwnd {after} after {}",
+        step.cwnd()
+    );
     Ok(())
 }
 
@@ -529,14 +539,18 @@ fn no_cut_after_loss(lab: &mut Lab) -> Result<()> {
         let step = flow.ack_next(Mark::Ce)?;
         let fell = step.tcp.snd_ssthresh < before;
         if step.sent_us < lost.at_us {
-            ensure!(!fell, "again {} us later", step.at_us - lost.at_us);
+            ensure!(
+                !fell,
+                "a second reduction {} us later",
+                step.at_us - lost.at_us
+            );
             quiet += 1;
         } else if fell {
-            ensure!(quiet > 20, "{quiet} ACKs");
+            ensure!(quiet > 20, "a reduction after {quiet} ACKs");
             return Ok(());
         }
     }
-    bail!("no reduction at all")
+    bail!("no reduction")
 }
 
 fn timeout(lab: &mut Lab) -> Result<()> {

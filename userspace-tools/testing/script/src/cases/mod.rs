@@ -54,7 +54,11 @@ fn parameters(lab: &Lab, cc: &str) -> Result<()> {
 fn open<'a>(lab: &'a mut Lab, setup: Setup) -> Result<Flow<'a>> {
     parameters(lab, setup.cc)?;
     let mut flow = Flow::open(lab, setup)?;
-    ensure!(flow.cc_name()? == setup.cc, "it is {}", flow.cc_name()?);
+    ensure!(
+        flow.cc_name()? == setup.cc,
+        "the algorithm is {}",
+        flow.cc_name()?
+    );
     flow.write(BULK)?;
     Ok(flow)
 }
@@ -65,7 +69,11 @@ fn in_slow_start(flow: &mut Flow<'_>) -> Result<u32> {
     let mut window = flow.tcp()?.snd_cwnd;
     for _ in 0..60 {
         let step = flow.ack_next(Mark::No)?;
-        ensure!(step.cwnd() == window + 1, "{} after {window}", step.cwnd());
+        ensure!(
+            step.cwnd() == window + 1,
+            "cwnd {} after {window}",
+            step.cwnd()
+        );
         ensure!(step.tcp.snd_ssthresh == INFINITE_SSTHRESH);
         window = step.cwnd();
     }
@@ -102,7 +110,7 @@ fn repaired(flow: &mut Flow<'_>) -> Result<Step> {
             return Ok(step);
         }
     }
-    anyhow::bail!("the loss is never repaired")
+    anyhow::bail!("recovery does not end")
 }
 
 /// Every case.

@@ -26,11 +26,11 @@ pub const CASES: &[Case] = &[
         run: |lab| at_once(lab, "gemini"),
     },
     Case {
-        name: "unocc as receiver: the local queue drops the echo, which is congestion",
+        name: "unocc as receiver: a drop of the echo by the local queue is congestion",
         run: |lab| dropped(lab, "unocc"),
     },
     Case {
-        name: "gemini as receiver: the local queue drops the echo, which is congestion",
+        name: "gemini as receiver: a drop of the echo by the local queue is congestion",
         run: |lab| dropped(lab, "gemini"),
     },
     Case {
@@ -109,7 +109,7 @@ fn per_packet(lab: &mut Lab, cc: &'static str) -> Result<()> {
         }
         acks.extend(flow.acks_within_us(DELAYED_ACK_US)?);
         let last = acks.last().map_or(from, |ack| ack.ack);
-        ensure!(last == flow.peer_next(), "not all is acknowledged");
+        ensure!(last == flow.peer_next(), "not all data are acknowledged");
         let with_ece = bytes_with_ece(&acks, from);
         ensure!(with_ece == marked, "ECE for {with_ece} of {marked} bytes");
         ensure!(acks.len() < 30, "no ACK was delayed");
@@ -151,19 +151,19 @@ fn dropped(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ce, false);
     flow.drop_at_egress(false)?;
     let acks = acks?;
-    ensure!(acks.is_empty(), "nothing was dropped: {acks:?}");
+    ensure!(acks.is_empty(), "no packet was dropped: {acks:?}");
     let state = flow.tcp()?.ca_state;
     ensure!(state == 2, "state {state}: the drop was not noticed");
     ensure!(flow.cc()?.ce_state == 1, "the CE state is lost");
     // The next ACK repeats the dropped ACK's state.
     let acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ect0, false)?;
     let said: Vec<_> = acks.iter().map(Segment::ece).collect();
-    ensure!(said.last() == Some(&false), "ECE says {said:?}");
+    ensure!(said.last() == Some(&false), "ECE is {said:?}");
     // The sender side treats the drop as congestion.
     flow.write(BULK)?;
     let step = flow.ack_next(Mark::No)?;
     let ssthresh = step.tcp.snd_ssthresh;
-    ensure!(ssthresh != INFINITE_SSTHRESH, "slow start goes on");
+    ensure!(ssthresh != INFINITE_SSTHRESH, "slow start did not end");
     Ok(())
 }
 
@@ -177,7 +177,10 @@ fn ace(lab: &mut Lab, cc: &'static str) -> Result<()> {
             acks.extend(flow.send_data(SEGMENT_BYTES, Codepoint::Ect0, false)?);
             acks.extend(flow.acks_within_us(DELAYED_ACK_US)?);
             let said = acks.last().map(|ack| ack.ace);
-            ensure!(said == Some((5 + marks) & 7), "{said:?} after {marks}");
+            ensure!(
+                said == Some((5 + marks) & 7),
+                "ACE {said:?} after {marks} marks"
+            );
         }
     }
     Ok(())
@@ -192,7 +195,7 @@ fn without_ecn(lab: &mut Lab, cc: &'static str) -> Result<()> {
     }
     acks.extend(flow.acks_within_us(DELAYED_ACK_US)?);
     let last = acks.last().map_or(from, |ack| ack.ack);
-    ensure!(last == flow.peer_next(), "not all is acknowledged");
+    ensure!(last == flow.peer_next(), "not all data are acknowledged");
     ensure!(acks.iter().all(|ack| ack.ace == 0), "{acks:?}");
     Ok(())
 }

@@ -14,25 +14,25 @@ use crate::witness::near;
 pub const CASES: &[Case] = both! {
     "a smaller path MTU is no congestion": path_mtu,
     "a loss that a tail loss probe repairs is congestion": tail_loss,
-    "a loss that a tail loss probe repairs is congestion, also where a mark is told of with it": tail_loss_and_mark,
+    "a loss that a tail loss probe repairs is congestion, also with a mark": tail_loss_and_mark,
     "a drop by the local queue is congestion": local_drop,
-    "a drop by the local queue is congestion, also where data of the peer come before the next ACK": local_drop_then_data,
+    "a drop by the local queue is congestion, also if data of the peer arrive before the next ACK": local_drop_then_data,
     "a timeout that F-RTO finds spurious is undone": spurious_timeout,
-    "marks of its ACKs do not count for the data that follows": marked_acks_then_data,
-    "marks of its ACKs do not count for short answers": marked_acks_and_answers,
-    "marks of its ACKs mean nothing to a sender of ECE per packet": marked_acks_per_packet,
+    "marks of ACKs do not count for later data": marked_acks_then_data,
+    "marks of ACKs do not count for short answers": marked_acks_and_answers,
+    "marks of ACKs do not count with an ECE for each packet": marked_acks_per_packet,
     "marks of short answers count, if one ACK covers each": marked_answers,
-    "switched to while it connects: counts marks": switched_while_connecting,
-    "switched to while it connects, without ECN: is Reno": switched_without_ecn,
+    "switched to while connecting: counts marks": switched_while_connecting,
+    "switched to while connecting, without ECN: is Reno": switched_without_ecn,
     "AccECN that fails in the handshake: is Reno": accecn_fails,
-    "AccECN that fails behind the first data: is Reno": accecn_fails_late,
-    "after another algorithm, by a route, while it connects: begins anew": switched_by_route,
-    "after another algorithm, by a route, with SYNs that cross: begins anew": switched_and_crossed,
-    "a timeout behind a mark of the same window is congestion": timeout_after_mark,
-    "losses that a timer of RACK finds do not come back as one burst": rack_timer,
-    "a window that the receiver does not let be used does not grow": receiver_limited,
-    "a window that the application does not let be used does not grow": pacing_limited,
-    "a window does not grow beyond the bound of a route": clamped,
+    "AccECN that fails after the first data: is Reno": accecn_fails_late,
+    "a route replaces another algorithm while connecting: state is reset": switched_by_route,
+    "a route replaces another algorithm while SYNs cross: state is reset": switched_and_crossed,
+    "a timeout after a mark in the same window is congestion": timeout_after_mark,
+    "losses that RACK's timer finds are not retransmitted in one burst": rack_timer,
+    "a window limited by the receiver does not grow": receiver_limited,
+    "a window limited by the application does not grow": pacing_limited,
+    "a window does not exceed a route's cwnd": clamped,
 };
 
 /// Returns a flow in slow start.
@@ -60,7 +60,7 @@ fn path_mtu(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let after = flow.tcp()?;
     ensure!(after.snd_mss == 860, "packets of {} bytes", after.snd_mss);
     let state = after.ca_state;
-    ensure!(state == 4, "state {state}: nothing was sent again");
+    ensure!(state == 4, "state {state}: no retransmission");
     for _ in 0..400 {
         let step = flow.ack_next(Mark::No)?;
         let ssthresh = step.tcp.snd_ssthresh;
@@ -71,16 +71,19 @@ fn path_mtu(lab: &mut Lab, cc: &'static str) -> Result<()> {
         );
         // TCP_INFO has the recovery window; the pacing rate shows the algorithm's own.
         let (pace, had) = (step.tcp.pacing_rate, before.pacing_rate);
-        ensure!(pace * 20 >= had * 19, "paced at {pace} bytes/s of {had}");
+        ensure!(
+            pace * 20 >= had * 19,
+            "paced at {pace} bytes/s, {had} before"
+        );
         if step.tcp.ca_state == 0 {
             let kept = u64::from(step.cwnd()) * 860;
             let had = u64::from(before.snd_cwnd) * 1_000;
-            ensure!(kept + 860 >= had, "{kept} bytes of {had}");
+            ensure!(kept + 860 >= had, "{kept} bytes, {had} before");
             ensure!(ssthresh == INFINITE_SSTHRESH, "ssthresh {ssthresh}");
             return Ok(());
         }
     }
-    bail!("it is never repaired")
+    bail!("recovery does not end")
 }
 
 fn tail_loss(lab: &mut Lab, cc: &'static str) -> Result<()> {
@@ -186,10 +189,20 @@ fn local_drop(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let retransmitted = during?.tcp.total_retrans;
     let step = flow.ack_next(Mark::No)?;
     let ssthresh = step.tcp.snd_ssthresh;
-    ensure!(step.tcp.total_retrans == retransmitted, "by retransmission");
-    ensure!(ssthresh <= before + 1, "slow start goes on");
-    ensure!(ssthresh >= before / 2, "down to {ssthresh} of {before}");
-    ensure!(step.cwnd() <= before + 1, "{} of {before}", step.cwnd());
+    ensure!(
+        step.tcp.total_retrans == retransmitted,
+        "a retransmission repaired it"
+    );
+    ensure!(ssthresh <= before + 1, "slow start did not end");
+    ensure!(
+        ssthresh >= before / 2,
+        "ssthresh {ssthresh}, cwnd {before} before"
+    );
+    ensure!(
+        step.cwnd() <= before + 1,
+        "cwnd {} of {before}",
+        step.cwnd()
+    );
     Ok(())
 }
 
@@ -326,7 +339,7 @@ fn marked_answers(lab: &mut Lab, cc: &'static str) -> Result<()> {
             return Ok(());
         }
     }
-    bail!("{} of 32 where all is marked", flow.tcp()?.snd_cwnd)
+    bail!("cwnd {} of 32 with all data marked", flow.tcp()?.snd_cwnd)
 }
 
 /// Opens a cubic socket and switches it after its SYN is sent.
@@ -348,7 +361,11 @@ fn connecting<'a>(lab: &'a mut Lab, cc: &'static str, ecn: Ecn) -> Result<Flow<'
 fn switched_while_connecting(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = connecting(lab, cc, Ecn::Accurate)?;
     flow.ack_next(Mark::No)?;
-    ensure!(flow.cc_name()? == cc, "it is {}", flow.cc_name()?);
+    ensure!(
+        flow.cc_name()? == cc,
+        "the algorithm is {}",
+        flow.cc_name()?
+    );
     knows_marks(&mut flow)
 }
 
@@ -384,7 +401,11 @@ fn accecn_fails_late(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let flow = failing(lab, cc, Handshake::ClearedFastOpen);
     sysctl("ipv4/tcp_fastopen", "1")?;
     let mut flow = flow?;
-    ensure!(flow.cc_name()? == cc, "it is {} at once", flow.cc_name()?);
+    ensure!(
+        flow.cc_name()? == cc,
+        "the algorithm is {} at once",
+        flow.cc_name()?
+    );
     // A round trip, so that a period of both algorithms ends.
     flow.acks_of(40, Mark::No)?;
     let arrival = flow.next_arrival()?;
@@ -418,7 +439,11 @@ fn begins_anew(lab: &mut Lab, cc: &'static str, handshake: Handshake) -> Result<
     let flow = Flow::open(lab, setup);
     sysctl("ipv4/tcp_fastopen", "1")?;
     let mut flow = flow?;
-    ensure!(flow.cc_name()? == cc, "it is {}", flow.cc_name()?);
+    ensure!(
+        flow.cc_name()? == cc,
+        "the algorithm is {}",
+        flow.cc_name()?
+    );
     super::in_slow_start(&mut flow)?;
     knows_marks(&mut flow)
 }
@@ -432,7 +457,7 @@ fn timeout_after_mark(lab: &mut Lab, cc: &'static str) -> Result<()> {
     flow.wait_us(400_000)?;
     let late = flow.tcp()?;
     ensure!(late.ca_state == 4 && late.snd_cwnd == 1, "no timeout");
-    let again = flow.arrived.pop_back().context("nothing is sent again")?;
+    let again = flow.arrived.pop_back().context("no retransmission")?;
     flow.arrived.clear();
     let step = flow.deliver(&again, Mark::No)?;
     let ssthresh = step.tcp.snd_ssthresh;
@@ -462,8 +487,8 @@ fn rack_timer(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let tcp = flow.tcp()?;
     ensure!(tcp.ca_state == 3, "state {}", tcp.ca_state);
     let again = tcp.total_retrans - retransmitted;
-    ensure!(again > 0, "nothing is sent again");
-    ensure!(again <= 3, "{again} packets are sent again at once");
+    ensure!(again > 0, "no retransmission");
+    ensure!(again <= 3, "{again} packets are retransmitted at once");
     Ok(())
 }
 
@@ -472,7 +497,7 @@ fn receiver_limited(lab: &mut Lab, cc: &'static str) -> Result<()> {
     // 32 kB.
     flow.window = 2;
     let step = flow.acks_of(3_000, Mark::No)?;
-    ensure!(step.cwnd() <= 80, "{} for 32 packets", step.cwnd());
+    ensure!(step.cwnd() <= 80, "cwnd {} for 32 packets", step.cwnd());
     Ok(())
 }
 
@@ -481,7 +506,7 @@ fn pacing_limited(lab: &mut Lab, cc: &'static str) -> Result<()> {
     // Ten packets per round trip.
     flow.max_pacing_rate(10_000 * 1_000_000 / RTT_US)?;
     let step = flow.acks_of(3_000, Mark::No)?;
-    ensure!(step.cwnd() <= 40, "{} for 10 packets", step.cwnd());
+    ensure!(step.cwnd() <= 40, "cwnd {} for 10 packets", step.cwnd());
     Ok(())
 }
 
@@ -503,7 +528,7 @@ fn clamped(lab: &mut Lab, cc: &'static str) -> Result<()> {
     drop(first?);
     let mut flow = open(lab, setup)?;
     let step = flow.acks_of(1_000, Mark::No)?;
-    ensure!(step.cwnd() == 20, "{} and not 20", step.cwnd());
+    ensure!(step.cwnd() == 20, "cwnd {}, expected 20", step.cwnd());
     // The pacing rate reflects the clamp: at most two windows per round trip.
     let paced = step.tcp.pacing_rate * RTT_US / 1_000_000;
     ensure!(paced <= 50_000, "{paced} bytes in a round trip");

@@ -29,23 +29,23 @@ pub const CASES: &[Case] = &[
         run: additive_increase,
     },
     Case {
-        name: "unocc: fractions are carried, a packet is added after exactly so many ACKs",
+        name: "unocc: fractions of a packet are carried between ACKs",
         run: fractions_are_carried,
     },
     Case {
-        name: "unocc: with nothing set C is what the device says",
+        name: "unocc: with line_rate_mbps 0 C is the device's rate",
         run: device_says_the_rate,
     },
     Case {
-        name: "unocc: with nothing set a socket that had no route at first grows all the same",
+        name: "unocc: with line_rate_mbps 0 a socket that had no route at first can grow",
         run: no_route_at_first,
     },
     Case {
-        name: "unocc: with nothing set an epoch is the shortest RTT that flows have had",
+        name: "unocc: with intra_rtt_us 0 an epoch is the shortest RTT of all flows",
         run: epochs_of_the_host,
     },
     Case {
-        name: "unocc: marked bytes add nothing",
+        name: "unocc: marked bytes do not increase the window",
         run: marked_bytes_add_nothing,
     },
     Case {
@@ -53,7 +53,7 @@ pub const CASES: &[Case] = &[
         run: one_ack_adds_one_step,
     },
     Case {
-        name: "unocc: nothing grows while the application is slow",
+        name: "unocc: the window does not grow while the application is slow",
         run: application_limited_growth,
     },
     Case {
@@ -61,11 +61,11 @@ pub const CASES: &[Case] = &[
         run: epochs_between,
     },
     Case {
-        name: "unocc: an epoch is one intra RTT inside the datacenter too",
+        name: "unocc: an epoch is one intra RTT inside the datacenter",
         run: epochs_inside,
     },
     Case {
-        name: "unocc: a clock that fell behind is brought forward after an idle time",
+        name: "unocc: the epoch clock advances after an idle time",
         run: idle_epochs,
     },
     Case {
@@ -77,7 +77,7 @@ pub const CASES: &[Case] = &[
         run: gentle_decrease,
     },
     Case {
-        name: "unocc: delay has a tolerance",
+        name: "unocc: the decrease is gentle up to delay_tolerance_ppm",
         run: delay_tolerance,
     },
     Case {
@@ -89,7 +89,7 @@ pub const CASES: &[Case] = &[
         run: e_is_a_fraction,
     },
     Case {
-        name: "unocc: E decays in unmarked epochs, which decrease nothing",
+        name: "unocc: E decays in unmarked epochs without a decrease",
         run: e_decays,
     },
     Case {
@@ -97,23 +97,23 @@ pub const CASES: &[Case] = &[
         run: skip_when_falling,
     },
     Case {
-        name: "unocc: skip_md_when_falling decreases all the same above 0.9",
+        name: "unocc: skip_md_when_falling decreases if E is above 0.9",
         run: no_skip_above,
     },
     Case {
-        name: "unocc: Quick Adapt leaves what one RTT delivered",
+        name: "unocc: Quick Adapt sets the window to the bytes that one RTT delivered",
         run: quick_adapt,
     },
     Case {
-        name: "unocc: qa_keep is the part that Quick Adapt leaves",
+        name: "unocc: qa_keep scales the window of Quick Adapt",
         run: quick_adapt_keep,
     },
     Case {
-        name: "unocc: Quick Adapt rests while half of the window is delivered",
+        name: "unocc: Quick Adapt does not act if half of the window is delivered",
         run: quick_adapt_rests,
     },
     Case {
-        name: "unocc: Quick Adapt rests while less than qa_beta of the window is in flight",
+        name: "unocc: Quick Adapt does not act if less than qa_beta of the window is in flight",
         run: quick_adapt_unused,
     },
     Case {
@@ -133,7 +133,7 @@ pub const CASES: &[Case] = &[
         run: floor,
     },
     Case {
-        name: "unocc: max_cwnd_bdp is the ceiling",
+        name: "unocc: max_cwnd_bdp caps the window",
         run: ceiling,
     },
     Case {
@@ -145,7 +145,7 @@ pub const CASES: &[Case] = &[
         run: start_slow,
     },
     Case {
-        name: "unocc: a loss takes half",
+        name: "unocc: a loss halves the window",
         run: loss_takes_half,
     },
     Case {
@@ -153,7 +153,7 @@ pub const CASES: &[Case] = &[
         run: no_decrease_after_loss,
     },
     Case {
-        name: "unocc: a timeout restarts slow start towards half of the window",
+        name: "unocc: a timeout restarts slow start up to half of the window",
         run: timeout,
     },
     Case {
@@ -173,7 +173,7 @@ pub const CASES: &[Case] = &[
         run: idle_window,
     },
     Case {
-        name: "unocc: a retransmission's timestamp is no base RTT",
+        name: "unocc: a retransmission's timestamp does not set the base RTT",
         run: base_rtt_is_true,
     },
     Case {
@@ -250,7 +250,7 @@ fn fractions_are_carried(lab: &mut Lab) -> Result<()> {
     let mut got = 1;
     while flow.ack_next(Mark::No)?.cwnd() == BDP_PACKETS {
         got += 1;
-        ensure!(got < 2 * wanted, "not after {got} ACKs either");
+        ensure!(got < 2 * wanted, "no packet added after {got} ACKs");
     }
     near("ACKs for a packet", f64::from(got), f64::from(wanted), 1.0)
 }
@@ -278,7 +278,11 @@ fn no_route_at_first(lab: &mut Lab) -> Result<()> {
         step.tcp.snd_ssthresh == INFINITE_SSTHRESH,
         "slow start ended"
     );
-    ensure!(step.cwnd() == 5 * first, "{} after {first}", step.cwnd());
+    ensure!(
+        step.cwnd() == 5 * first,
+        "cwnd {} after {first}",
+        step.cwnd()
+    );
     Ok(())
 }
 
@@ -398,7 +402,7 @@ fn follows_epochs_of(flow: &mut Flow<'_>, intra_us: f64, base_us: f64, acks: u32
         }
         ensure!(
             step.cc.acked_bytes == acked,
-            "{} bytes in the epoch at {} us where the clock gives {acked}",
+            "{} bytes in the epoch at {} us, expected {acked}",
             step.cc.acked_bytes,
             step.at_us
         );
@@ -412,7 +416,10 @@ fn epochs_between(lab: &mut Lab) -> Result<()> {
     let first = flow.steps[0];
     for step in &flow.steps {
         let sum = (step.at_us >= first.at_us) as u32 * step.cc.acked_bytes;
-        ensure!(sum > 0 || step.sent_us >= first.at_us, "ended too early");
+        ensure!(
+            sum > 0 || step.sent_us >= first.at_us,
+            "the epoch ended too early"
+        );
     }
     let ended = follows_epochs(&mut flow, RTT, 1_000)?;
     near("epochs in ten RTTs", f64::from(ended), 100.0, 2.0)
@@ -501,7 +508,10 @@ fn decrease(lab: &mut Lab) -> Result<()> {
     flow.rtt_us = DELAYED_US;
     let gain = md_gain(k(), BDP_BYTES);
     let window = follows_decreases(&mut flow, gain, 150, |_| true)?;
-    ensure!(window < 65e3, "the case decides nothing at {window}");
+    ensure!(
+        window < 65e3,
+        "window of {window}: too large to tell the rules apart"
+    );
     Ok(())
 }
 
@@ -510,7 +520,10 @@ fn gentle_decrease(lab: &mut Lab) -> Result<()> {
     let gain = md_gain(k(), BDP_BYTES) * f64::from(MD_GENTLE) / 1024.0;
     // Compounding the gentle factor leaves 97 packets, omitting it 50.
     let window = follows_decreases(&mut flow, gain, 150, |_| true)?;
-    ensure!(window < 85e3, "the case decides nothing at {window}");
+    ensure!(
+        window < 85e3,
+        "window of {window}: too large to tell the rules apart"
+    );
     Ok(())
 }
 
@@ -551,7 +564,7 @@ fn e_decays(lab: &mut Lab) -> Result<()> {
     let mut epochs = epochs_so_far(&flow);
     let last = flow.steps[flow.steps.len() - 1];
     let (mut e, window) = (last.alpha(), last.cwnd());
-    ensure!(e > 0.05, "E is {e} to begin with");
+    ensure!(e > 0.05, "E is {e} at first");
     for _ in 0..100 {
         let step = flow.ack_next(Mark::No)?;
         if epochs.ended_by(&step) {
@@ -646,7 +659,7 @@ fn quick_adapt(lab: &mut Lab) -> Result<()> {
     let mut flow = steady(lab, &[])?;
     let step = until_quick_adapt(&mut flow, 80, Mark::No)?;
     let delivered = delivered(&flow);
-    ensure!(delivered < BDP_BYTES / 2.0, "at {delivered} bytes");
+    ensure!(delivered < BDP_BYTES / 2.0, "{delivered} bytes delivered");
     near_window("window", step.cwnd(), delivered, MSS)
 }
 
@@ -664,7 +677,7 @@ fn quick_adapt_rests(lab: &mut Lab) -> Result<()> {
         flow.gap_us = gap_us;
         for _ in 0..400 {
             let step = flow.ack_next(Mark::No)?;
-            ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+            ensure!(step.cwnd() == BDP_PACKETS, "cwnd fell to {}", step.cwnd());
         }
         let part = delivered(&flow) / BDP_BYTES;
         let limit = f64::from(qa_beta) / 1024.0;
@@ -681,7 +694,7 @@ fn quick_adapt_unused(lab: &mut Lab) -> Result<()> {
     flow.write(BULK)?;
     for _ in 0..400 {
         let step = flow.ack_next(Mark::No)?;
-        ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+        ensure!(step.cwnd() == BDP_PACKETS, "cwnd fell to {}", step.cwnd());
     }
     let part = delivered(&flow) / BDP_BYTES;
     ensure!(part > 0.1 && part < 0.2, "delivers {part}");
@@ -692,7 +705,7 @@ fn quick_adapt_application(lab: &mut Lab) -> Result<()> {
     let mut flow = slow_application(lab, &[])?;
     for _ in 0..20 {
         let step = slow_round(&mut flow)?;
-        ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+        ensure!(step.cwnd() == BDP_PACKETS, "cwnd fell to {}", step.cwnd());
     }
     Ok(())
 }
@@ -709,10 +722,10 @@ fn quick_adapt_once(lab: &mut Lab) -> Result<()> {
         let step = flow.ack_next(Mark::No)?;
         ended += u32::from(rounds.ended_by(&step));
         if step.cwnd() < fired.cwnd() {
-            ensure!(ended == 2, "again after {ended} round trips");
+            ensure!(ended == 2, "Quick Adapt again after {ended} round trips");
             return Ok(());
         }
-        ensure!(ended < 2, "not again after {ended} round trips");
+        ensure!(ended < 2, "no second Quick Adapt after {ended} round trips");
     }
     anyhow::bail!("no second round trip");
 }
@@ -736,7 +749,7 @@ fn no_decrease_for_a_round(flow: &mut Flow<'_>, since: Step) -> Result<()> {
             return Ok(());
         }
     }
-    anyhow::bail!("no decrease at all")
+    anyhow::bail!("no decrease")
 }
 
 fn no_decrease_after_quick_adapt(lab: &mut Lab) -> Result<()> {
@@ -786,11 +799,11 @@ fn start_slow(lab: &mut Lab) -> Result<()> {
     let mut flow = Flow::open(lab, Setup::new("unocc"))?;
     let window = in_slow_start(&mut flow)?;
     let step = flow.ack_next(Mark::Ce)?;
-    ensure!(step.cwnd() == window, "{} after {window}", step.cwnd());
+    ensure!(step.cwnd() == window, "cwnd {} after {window}", step.cwnd());
     ensure!(step.tcp.snd_ssthresh == window, "{}", step.tcp.snd_ssthresh);
     // Slow start has ended: a thousandth of the BDP per window.
     let step = flow.acks_of(30, Mark::No)?;
-    ensure!(step.cwnd() <= window, "{} after {window}", step.cwnd());
+    ensure!(step.cwnd() <= window, "cwnd {} after {window}", step.cwnd());
     Ok(())
 }
 
@@ -903,7 +916,11 @@ fn undo_timestamp(lab: &mut Lab) -> Result<()> {
     );
     // The ACK echoes the timestamp of the first transmission and so undoes the reduction at once.
     let step = flow.deliver(&late, Mark::No)?;
-    ensure!(step.cwnd() >= window - 1, "{} of {window}", step.cwnd());
+    ensure!(
+        step.cwnd() >= window - 1,
+        "cwnd {} of {window}",
+        step.cwnd()
+    );
     ensure!(step.tcp.ca_state < 2, "state {}", step.tcp.ca_state);
     Ok(())
 }
@@ -933,7 +950,7 @@ fn idle_window(lab: &mut Lab) -> Result<()> {
     flow.write(BULK)?;
     ensure!(flow.tcp()?.snd_cwnd == BDP_PACKETS);
     let step = flow.acks_of(3 * BDP_PACKETS, Mark::No)?;
-    ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+    ensure!(step.cwnd() == BDP_PACKETS, "cwnd fell to {}", step.cwnd());
     Ok(())
 }
 
@@ -990,6 +1007,9 @@ fn profiles(lab: &mut Lab) -> Result<()> {
         }
     }
     // The algorithm toll has the tuned rule.
-    ensure!(lab.unocc("linux", &[]).is_err(), "there is a profile linux");
+    ensure!(
+        lab.unocc("linux", &[]).is_err(),
+        "profile linux is accepted"
+    );
     Ok(())
 }

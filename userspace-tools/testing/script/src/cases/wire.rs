@@ -18,12 +18,12 @@ pub const CASES: &[Case] = both! {
     "an ECE per packet: counts each mark": ece_per_packet,
     "RFC 3168's ECE until CWR: one CWR, and the window recovers": sticky_ece,
     "RFC 3168's ECE until CWR: the window leaves the floor when marks end": leaves_the_floor,
-    "RFC 3168's ECE until CWR: packets of a round trip with ECE are marked as often as before": hides_marks,
-    "RFC 3168's ECE until CWR: a mark in the round trip of a loss says nothing of the receiver": hides_marks_after_losses,
+    "RFC 3168's ECE until CWR: a round trip with ECE counts marks at the earlier rate": hides_marks,
+    "RFC 3168's ECE until CWR: a mark in the round trip of a loss is not evidence": hides_marks_after_losses,
     "with timestamps: counts marks, repairs a loss": with_timestamps,
     "without SACK: counts marks, repairs a loss": without_sack,
     "without ECN: is Reno by name and by growth": fallback,
-    "a peer that knows no ECN, connecting: is Reno too": fallback_accepting,
+    "a peer without ECN connects: is Reno": fallback_accepting,
     "switched to in mid flow: keeps the window, counts marks from there on": switched_to,
     "switched from in mid flow and back": switched_from,
     "switched to without ECN: is Reno": switched_to_without_ecn,
@@ -206,11 +206,11 @@ fn repairs_a_loss(flow: &mut Flow<'_>) -> Result<()> {
         let step = flow.ack_next(Mark::No)?;
         if step.tcp.total_retrans > retransmitted && step.tcp.ca_state == 0 {
             let again = step.tcp.total_retrans - retransmitted;
-            ensure!(again == 1, "{again} packets were sent again");
+            ensure!(again == 1, "{again} packets were retransmitted");
             return Ok(());
         }
     }
-    bail!("the loss is never repaired")
+    bail!("recovery does not end")
 }
 
 fn with_timestamps(lab: &mut Lab, cc: &'static str) -> Result<()> {
@@ -241,13 +241,17 @@ fn without_sack(lab: &mut Lab, cc: &'static str) -> Result<()> {
 /// Checks that the window grows as Reno's and that a loss halves it.
 pub(super) fn is_reno(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
     let name = flow.cc_name()?;
-    ensure!(name == format!("{cc}-reno"), "it is {name}");
+    ensure!(name == format!("{cc}-reno"), "the algorithm is {name}");
     let info = flow.cc()?;
     ensure!(info.enabled == 0 && info.alpha == 0, "{info:?}");
     // Slow start adds a packet per packet from the first window on.
     let begun = flow.tcp()?.snd_cwnd;
     let step = flow.acks_of(begun, Mark::No)?;
-    ensure!(step.cwnd() == 2 * begun, "{} after {begun}", step.cwnd());
+    ensure!(
+        step.cwnd() == 2 * begun,
+        "cwnd {} after {begun}",
+        step.cwnd()
+    );
     flow.lose_next()?;
     let mut steps = 0;
     let step = loop {
@@ -256,11 +260,14 @@ pub(super) fn is_reno(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
             break step;
         }
         steps += 1;
-        ensure!(steps < 300, "the loss is never repaired");
+        ensure!(steps < 300, "recovery does not end");
     };
     let half = step.tcp.snd_ssthresh;
-    ensure!((begun..=2 * begun).contains(&half), "half is {half}");
-    ensure!(step.cwnd() == half, "{} of {half}", step.cwnd());
+    ensure!(
+        (begun..=2 * begun).contains(&half),
+        "half of the window is {half}"
+    );
+    ensure!(step.cwnd() == half, "cwnd {} of {half}", step.cwnd());
     // Past slow start: one packet per window.
     let step = flow.acks_of(3 * half, Mark::No)?;
     let added = step.cwnd() - half;
@@ -316,7 +323,11 @@ fn switched_to(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let before = flow.tcp()?;
     ensure!(before.delivered_ce == 5, "{}", before.delivered_ce);
     flow.switch_to(cc)?;
-    ensure!(flow.cc_name()? == cc, "it is {}", flow.cc_name()?);
+    ensure!(
+        flow.cc_name()? == cc,
+        "the algorithm is {}",
+        flow.cc_name()?
+    );
     let after = flow.tcp()?;
     ensure!(after.snd_cwnd == before.snd_cwnd, "{}", after.snd_cwnd);
     let step = flow.ack_next(Mark::No)?;
@@ -326,7 +337,7 @@ fn switched_to(lab: &mut Lab, cc: &'static str) -> Result<()> {
         ssthresh == before.snd_ssthresh,
         "slow start up to {ssthresh}"
     );
-    ensure!(ssthresh <= before.snd_cwnd, "it was in slow start");
+    ensure!(ssthresh <= before.snd_cwnd, "the flow was in slow start");
     ensure!(step.cc.enabled == 1);
     ensure!(
         step.cc.marked_bytes == 0,
@@ -336,7 +347,7 @@ fn switched_to(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let want = f64::from(step.tcp.snd_cwnd) * 1e3 / RTT_US as f64 * 1e6;
     ensure!(
         step.tcp.pacing_rate as f64 >= want * 0.95,
-        "paced at {} of {want}",
+        "paced at {}, expected {want}",
         step.tcp.pacing_rate
     );
     knows_marks(&mut flow)
@@ -370,7 +381,7 @@ fn switched_from(lab: &mut Lab, cc: &'static str) -> Result<()> {
         ensure!(flow.cc_name()? == cc);
         ensure!(flow.tcp()?.snd_cwnd == before);
         let step = flow.acks_of(30, Mark::No)?;
-        ensure!(step.cwnd() >= before, "{} of {before}", step.cwnd());
+        ensure!(step.cwnd() >= before, "cwnd {} of {before}", step.cwnd());
         knows_marks(&mut flow)?;
     }
     Ok(())
@@ -381,7 +392,7 @@ fn switched_to_without_ecn(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let before = flow.tcp()?.snd_cwnd;
     flow.switch_to(cc)?;
     let name = flow.cc_name()?;
-    ensure!(name == format!("{cc}-reno"), "it is {name}");
+    ensure!(name == format!("{cc}-reno"), "the algorithm is {name}");
     let step = flow.acks_of(before, Mark::No)?;
     ensure!(step.cwnd() > before && step.cc.enabled == 0);
     ensure!(f64::from(step.cwnd()) * 1e3 < 3.0 * BDP_BYTES);
