@@ -147,22 +147,25 @@ fn set(pair: &Pair, words: &str) -> Result<()> {
 
 fn check(state: &QdiscState) -> Result<Xstats> {
     let options = Options::decode(&state.options)?;
-    let xstats = Xstats::of(state).context("it is of another kind")?;
+    let xstats = Xstats::of(state).context("the qdisc is no acceltor")?;
     let lost = xstats.unaccounted();
-    ensure!(lost == 0, "{lost} packets are nowhere: {xstats:?}");
+    ensure!(lost == 0, "{lost} packets are unaccounted for: {xstats:?}");
     let backlog =
         xstats.backlog_high + xstats.backlog_low + xstats.backlog_today + xstats.backlog_later;
     let queued = xstats.packets_queued;
     ensure!(
         (backlog == 0) == (queued == 0),
-        "{queued} packets are {backlog} bytes"
+        "{queued} packets of {backlog} bytes are queued"
     );
     let left = xstats.promoted.wrapping_sub(xstats.evicted);
     let elephants = xstats.elephants;
-    ensure!(elephants == left, "{elephants} elephants, {left} stayed");
+    ensure!(elephants == left, "{elephants} elephants, expected {left}");
     let racks = options.racks.context("no racks")?;
     let most = u64::from(options.elephants.context("no elephants")?) * u64::from(racks - 1);
-    ensure!(elephants <= most, "{elephants} elephants of {most}");
+    ensure!(
+        elephants <= most,
+        "{elephants} elephants, at most {most} allowed"
+    );
     Ok(xstats)
 }
 
@@ -181,7 +184,7 @@ fn watched<T>(pair: &Pair, f: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 fn xstats(pair: &Pair) -> Result<Xstats> {
-    pair.hosts[0].run(now)?.context("there is none")
+    pair.hosts[0].run(now)?.context("no acceltor")
 }
 
 /// Keeps flows running until 20 more packets have used a circuit.
@@ -194,7 +197,10 @@ fn has_circuits(pair: &Pair, load: &mut Load<'_>) -> Result<()> {
         if stats.packets_circuit >= before + MORE {
             return Ok(());
         }
-        ensure!(Instant::now() < deadline, "no circuit: {stats:?}");
+        ensure!(
+            Instant::now() < deadline,
+            "no packet took the circuit: {stats:?}"
+        );
         load.refill()?;
     }
 }
@@ -245,13 +251,19 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
     let cases: [(&str, Case); 10] = [
         ("the schedule changes under flows", schedules),
         ("K, policies, limits and rates change under flows", rates),
-        ("the clock is set, both ways", clocks),
-        ("uplinks go down and up, and away and back", uplinks),
+        ("the clock is set in both directions", clocks),
+        (
+            "uplinks go down and up, and leave and join the bond",
+            uplinks,
+        ),
         ("the bond goes down and up", downs),
-        ("and nothing that was queued before is late", late),
-        ("the bond goes away", gone),
-        ("hosts go with their qdiscs", namespaces),
-        ("the module goes under flows and comes back", reloads),
+        (
+            "packets queued before the bond went down are not late",
+            late,
+        ),
+        ("the bond is deleted", gone),
+        ("hosts are deleted with their qdiscs", namespaces),
+        ("the module is unloaded and loaded under flows", reloads),
         ("more flows than the sketch has cells", flood),
     ];
     for (what, case) in cases {
@@ -270,10 +282,12 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
         let outcome = starved(storm);
         storm
             .ktap
-            .case("flows arrive where allocations fail", outcome);
+            .case("flows arrive despite failed allocations", outcome);
     }
     let outcome = modules::unload(MODULE);
-    storm.ktap.case("the module can go", outcome.map(|_| ()));
+    storm
+        .ktap
+        .case("the module can be unloaded", outcome.map(|_| ()));
     Ok(())
 }
 
@@ -313,7 +327,7 @@ fn schedules(storm: &Storm, rounds: u32) -> Result<()> {
                 "day 1ns",
                 "guard 16ms",
             ] {
-                ensure!(set(&pair, words).is_err(), "{words} is taken");
+                ensure!(set(&pair, words).is_err(), "{words} is accepted");
             }
         }
         // Waiting packets lose their day.
@@ -380,13 +394,13 @@ fn rates(storm: &Storm, rounds: u32) -> Result<()> {
                 "elephants 4097",
                 "rtt 1ns",
             ] {
-                ensure!(set(&pair, words).is_err(), "{words} is taken");
+                ensure!(set(&pair, words).is_err(), "{words} is accepted");
             }
         }
         set(&pair, WORDS)?;
         has_circuits(&pair, &mut load)
     })?;
-    ensure!(xstats(&pair)?.packets_low > 0, "none was accelerated");
+    ensure!(xstats(&pair)?.packets_low > 0, "no packet was accelerated");
     end(&pair, load, None)
 }
 
@@ -395,7 +409,7 @@ fn step_clock(by_ns: i64) -> Result<()> {
     let now = clock_gettime(ClockId::CLOCK_REALTIME)?;
     let by = Duration::from_nanos(by_ns.unsigned_abs()).into();
     let then: TimeSpec = if by_ns < 0 { now - by } else { now + by };
-    clock_settime(ClockId::CLOCK_REALTIME, then).context("the clock cannot be set")
+    clock_settime(ClockId::CLOCK_REALTIME, then).context("cannot set the clock")
 }
 
 fn clocks(storm: &Storm, rounds: u32) -> Result<()> {
@@ -426,7 +440,7 @@ fn clocks(storm: &Storm, rounds: u32) -> Result<()> {
         Ok(())
     })?;
     let jumps = xstats(&pair)?.clock_jumps;
-    ensure!(jumps > 0, "no jump was noticed");
+    ensure!(jumps > 0, "no clock jump was counted");
     ensure!(
         jumps <= u64::from(rounds),
         "{jumps} jumps in {rounds} rounds"
@@ -481,14 +495,20 @@ fn downs(storm: &Storm, rounds: u32) -> Result<()> {
             load.refill()?;
             pair.hosts[0].request(change(DEVICE, Some(false), vec![]))?;
             let queued = xstats(&pair)?.packets_queued;
-            ensure!(queued == 0, "{queued} packets are queued where all is down");
+            ensure!(
+                queued == 0,
+                "{queued} packets are queued while the bond is down"
+            );
             load.step()?;
             pair.hosts[0].run(|| configure_host(0))?;
             settle(&pair)?;
         }
         has_circuits(&pair, &mut load)
     })?;
-    ensure!(xstats(&pair)?.drops_reset > 0, "nothing was queued");
+    ensure!(
+        xstats(&pair)?.drops_reset > 0,
+        "no queued packet was dropped"
+    );
     load.end()
 }
 
@@ -529,7 +549,7 @@ fn late(_: &Storm, _: u32) -> Result<()> {
         "{stats:?}"
     );
     let late_ns = stats.late_max_ns;
-    ensure!(late_ns == 0, "late by {late_ns} ns, and nothing waited");
+    ensure!(late_ns == 0, "late by {late_ns} ns, but no packet waited");
     Ok(())
 }
 
@@ -607,7 +627,7 @@ fn flood(storm: &Storm, rounds: u32) -> Result<()> {
     let stats = xstats(&pair)?;
     ensure!(
         stats.packets_in >= flows.into(),
-        "{} came",
+        "{} packets arrived",
         stats.packets_in
     );
     ensure!(stats.promoted > 0 && stats.evicted > 0, "{stats:?}");
@@ -699,7 +719,7 @@ impl Target for AccelTor {
     fn check(&self, state: &QdiscState) -> Result<()> {
         let options = Options::decode(&state.options)?;
         check(state)?;
-        let of = |value: Option<u32>| value.context("an option is missing");
+        let of = |value: Option<u32>| value.context("missing option");
         let (racks, rack) = (of(options.racks)?, of(options.rack)?);
         ensure!(
             (2..=1_024).contains(&racks) && rack < racks,

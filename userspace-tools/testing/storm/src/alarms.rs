@@ -23,7 +23,7 @@ const MODULE: &str = "xdc_alarm";
 pub fn attack(storm: &mut Storm) -> Result<()> {
     for (kind, report) in MISTAKES {
         storm.ktap.case(
-            &format!("the alarm for a mistake of kind {kind}"),
+            &format!("a kernel error of kind {kind} raises an alarm"),
             raises(kind, report),
         );
     }
@@ -40,10 +40,10 @@ fn raises(kind: &str, report: &str) -> Result<()> {
     let (level, text) = records
         .iter()
         .find(|(_, text)| text.contains(report))
-        .ok_or_else(|| anyhow!("the kernel says nothing of {report:?}"))?;
+        .ok_or_else(|| anyhow!("no kernel message for {report:?}"))?;
     ensure!(
         *level < CONSOLE_LEVEL,
-        "level {level} stays off the console"
+        "level {level} is not printed on the console"
     );
     ensure!(is_alarm(text), "no alarm for {text:?}");
     Ok(())

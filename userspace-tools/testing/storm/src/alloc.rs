@@ -91,7 +91,7 @@ impl Tally {
             false => format!("{} of {} allocations fail once", self.tried, self.of),
         };
         format!(
-            "{what}: {tried}; it fails {} times, does without {} times",
+            "{what}: {tried}; {} failures, {} successes",
             self.failed, self.survived
         )
     }
@@ -145,7 +145,7 @@ fn sweep(
         operation.settle(true)?;
         total = NEVER - left;
     }
-    ensure!(total > 0, "it allocates nothing");
+    ensure!(total > 0, "no allocation");
     let mut chosen: Vec<u32> = (1..=total).collect();
     if total > most {
         let last = chosen.split_off(total.saturating_sub(20.min(most / 2)) as usize);
@@ -166,16 +166,13 @@ fn sweep(
         if !hit {
             result
                 .as_ref()
-                .map_err(|e| anyhow!("nothing failed, and still: {e:#}"))?;
+                .map_err(|e| anyhow!("failed without an injected failure: {e:#}"))?;
         }
         operation
             .settle(done)
             .with_context(|| format!("after allocation {n} of {total} failed ({result:?})"))?;
     }
-    ensure!(
-        tally.failed + tally.survived > 0,
-        "no allocation was made to fail"
-    );
+    ensure!(tally.failed + tally.survived > 0, "no failure was injected");
     Ok(())
 }
 
@@ -190,7 +187,7 @@ pub fn attack(storm: &mut Storm, most: u32) -> Result<()> {
     let mut operations: Vec<(String, Box<dyn Operation + '_>)> = vec![
         ("qdiscs are dumped".into(), Box::new(Dump(&pair))),
         ("a parameter is written".into(), Box::new(Parameter(&pair))),
-        ("a network namespace is made".into(), Box::new(Namespace)),
+        ("a network namespace is created".into(), Box::new(Namespace)),
     ];
     for cc in modules::ccs().map(Entry::name) {
         operations.push((
@@ -229,7 +226,7 @@ pub fn attack(storm: &mut Storm, most: u32) -> Result<()> {
     }
     traffic.drain(crate::background::PATIENCE)?;
     let verdict = traffic.verdict().map(|()| traffic.tally);
-    storm.flows_case("flows after all this", verdict);
+    storm.flows_case("flows after failed allocations", verdict);
     Ok(())
 }
 
@@ -386,11 +383,11 @@ impl Operation for Port<'_> {
         let changed = limit != self.limit(self.before.as_deref())?;
         // Without an acknowledgment the change may be complete, but never partial.
         if done {
-            ensure!(limit == wanted, "accepted, and not done: {now:?}");
+            ensure!(limit == wanted, "accepted, but not applied: {now:?}");
         } else if changed {
-            ensure!(limit == wanted, "refused, and half done: {now:?}");
+            ensure!(limit == wanted, "refused, but partly applied: {now:?}");
         } else {
-            ensure!(now == self.before, "refused, and now {now:?}");
+            ensure!(now == self.before, "refused, but changed: {now:?}");
         }
         self.round += 1;
         self.prepare()
@@ -408,14 +405,14 @@ impl Operation for Dump<'_> {
         const RTM_GETQDISC: u16 = 38;
         let mut netlink = Netlink::open(libc::NETLINK_ROUTE)?;
         let found = netlink.dump(RTM_GETQDISC, &[0; 20], |_| Ok(()))?;
-        ensure!(found > 0, "nothing found");
+        ensure!(found > 0, "no qdisc found");
         Ok(())
     }
 
     fn settle(&mut self, _done: bool) -> Result<()> {
         self.0.port(0, &port_options(1))?;
         let state = self.0.hosts[0].run(|| net::root_state(DEVICE))?;
-        ensure!(state.kind == "phantom", "it is a {}", state.kind);
+        ensure!(state.kind == "phantom", "the qdisc is a {}", state.kind);
         Ok(())
     }
 }
@@ -437,7 +434,7 @@ impl Operation for Parameter<'_> {
         self.0.hosts[0].run(|| {
             let now = fs::read_to_string(PARAMETER)?;
             let wanted = if done { "1234\n" } else { "10000\n" };
-            ensure!(now == wanted, "done: {done}, and it is {now}");
+            ensure!(now == wanted, "accepted is {done}, but the value is {now}");
             Ok(fs::write(PARAMETER, "10000")?)
         })
     }
@@ -483,9 +480,12 @@ impl Operation for Open<'_> {
 
     fn settle(&mut self, done: bool) -> Result<()> {
         if let Some(socket) = self.socket.take() {
-            ensure!(done, "it failed, and is there");
+            ensure!(done, "the request failed, but the socket exists");
             let name = socket.tcp_congestion()?;
-            ensure!(name.starts_with(self.cc.as_bytes()), "it is {name:?}");
+            ensure!(
+                name.starts_with(self.cc.as_bytes()),
+                "the algorithm is {name:?}"
+            );
         }
         Ok(())
     }
@@ -546,7 +546,10 @@ impl Operation for Switch {
         let mut buffer = [std::mem::MaybeUninit::uninit(); 8_000];
         while self._peer.recv(&mut buffer).is_ok_and(|n| n > 0) {}
         let name = self.socket.tcp_congestion()?;
-        ensure!(name.starts_with(self.cc.as_bytes()), "it is {name:?}");
+        ensure!(
+            name.starts_with(self.cc.as_bytes()),
+            "the algorithm is {name:?}"
+        );
         Ok(self.socket.set_tcp_congestion(b"cubic")?)
     }
 }
@@ -555,14 +558,14 @@ struct Load(&'static str);
 
 impl Operation for Load {
     fn run(&mut self) -> Result<()> {
-        ensure!(modules::load(self.0)?, "it was there");
+        ensure!(modules::load(self.0)?, "the module was loaded already");
         Ok(())
     }
 
     fn settle(&mut self, done: bool) -> Result<()> {
         ensure!(
             modules::is_loaded(self.0) == done,
-            "loading it: {done}; it is there: {}",
+            "load succeeded: {done}; loaded: {}",
             !done
         );
         if done {

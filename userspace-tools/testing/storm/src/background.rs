@@ -44,10 +44,12 @@ pub fn beside<T>(
         });
         let outcome = f();
         stop.store(true, Ordering::Relaxed);
-        let looked = looker.join().map_err(|_| anyhow!("the looker panicked"))?;
+        let looked = looker
+            .join()
+            .map_err(|_| anyhow!("the observer panicked"))?;
         let outcome = outcome?;
         looked?;
-        ensure!(seen.load(Ordering::Relaxed) > 0, "nothing was seen");
+        ensure!(seen.load(Ordering::Relaxed) > 0, "no observation");
         Ok(outcome)
     })
 }

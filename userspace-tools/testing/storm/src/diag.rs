@@ -202,7 +202,7 @@ impl HalfOpen {
             socket.bind(&SocketAddr::from((MISLED, 0)).into())?;
             match socket.connect(&to) {
                 Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket),
-                other => bail!("a connection that cannot get through: {other:?}"),
+                other => bail!("unexpected result of connect: {other:?}"),
             }
         };
         self.sockets =
@@ -218,15 +218,15 @@ pub fn dump(socket: &mut Netlink, family: u8, seen: &mut Seen) -> Result<()> {
     request.extend_from_slice(&ALL_STATES.to_ne_bytes());
     request.resize(56, 0);
     seen.sockets += socket.dump(SOCK_DIAG_BY_FAMILY, &request, |body| {
-        ensure!(body.len() >= MESSAGE_BYTES, "an inet_diag_msg is cut off");
+        ensure!(body.len() >= MESSAGE_BYTES, "truncated inet_diag_msg");
         let state = usize::from(body[1]);
-        *seen.by_state.get_mut(state).context("an unknown state")? += 1;
+        *seen.by_state.get_mut(state).context("unknown state")? += 1;
         for attribute in attributes::parse(&body[MESSAGE_BYTES..]) {
             let (id, value) = attribute?;
             match id {
                 INET_DIAG_CONG => check_name(&value)?,
                 INET_DIAG_DCTCPINFO => {
-                    ensure!(value.len() == DCTCPINFO_BYTES, "DCTCP's block is cut off");
+                    ensure!(value.len() == DCTCPINFO_BYTES, "truncated DCTCP block");
                     seen.dctcp_blocks += 1;
                 }
                 _ => {}
@@ -244,7 +244,7 @@ fn check_name(value: &[u8]) -> Result<()> {
     let is_text = name.iter().all(u8::is_ascii_graphic);
     ensure!(
         is_text && !name.is_empty() && name.len() < value.len(),
-        "no name of a congestion control: {value:?}"
+        "invalid name of a congestion control: {value:?}"
     );
     Ok(())
 }

@@ -380,7 +380,7 @@ impl<'a> Traffic<'a> {
             self.failures.len(),
             self.failures[0]
         );
-        ensure!(self.tally.completed > 0, "no flow has arrived");
+        ensure!(self.tally.completed > 0, "no flow completed");
         Ok(())
     }
 
@@ -515,7 +515,7 @@ impl<'a> Load<'a> {
     pub fn end(mut self) -> Result<()> {
         self.traffic.drain(PATIENCE)?;
         self.traffic.verdict()?;
-        ensure!(self.traffic.tally.completed > 0, "no flow arrived");
+        ensure!(self.traffic.tally.completed > 0, "no flow completed");
         Ok(())
     }
 }
@@ -604,7 +604,7 @@ impl Flow {
         );
         ensure!(
             self.rx_crc.clone().finalize() == self.tx_crc.clone().finalize(),
-            "{cc} over {family:?}: {bytes} bytes arrived, but not those that were sent"
+            "{cc} over {family:?}: {bytes} bytes arrived, but they differ from those sent"
         );
         Ok(())
     }

@@ -45,17 +45,14 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
         .partition(|object| object.contains(&caller));
     // A stale pointer-like word may hide some of the objects.
     storm.ktap.case(
-        &format!(
-            "kmemleak finds what is leaked on purpose: {} of {LEAKS}",
-            ours.len()
-        ),
+        &format!("kmemleak finds deliberate leaks: {} of {LEAKS}", ours.len()),
         (|| {
-            ensure!(ours.len() * 2 > LEAKS, "it finds {:?}", head(&found));
+            ensure!(ours.len() * 2 > LEAKS, "kmemleak finds {:?}", head(&found));
             Ok(())
         })(),
     );
     storm.ktap.case(
-        "kmemleak finds nothing else",
+        "kmemleak finds no other leak",
         (|| {
             ensure!(others.is_empty(), "{}", head(&others.concat()));
             Ok(())

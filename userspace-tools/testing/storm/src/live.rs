@@ -99,20 +99,20 @@ pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
     let seen = diag.stop()?;
     storm.ktap.note(&seen.text());
     storm.ktap.case(
-        &format!("{switched} times another congestion control on one of {FLOWS} live sockets"),
+        &format!("{switched} switches of the congestion control of {FLOWS} live sockets"),
         outcome.and_then(|()| {
-            ensure!(seen.dctcp_blocks > 0, "ss saw none of ours");
+            ensure!(seen.dctcp_blocks > 0, "no dump had a DCTCP block");
             seen.check()
         }),
     );
     let tally = traffic.tally;
     storm.flows_case(
-        "flows whose congestion control changes",
+        "flows with switched congestion control",
         traffic.verdict().map(|()| tally),
     );
     drop(traffic);
     let balance = settled(&pair.hosts[0], &start);
-    storm.balance_case("their port", balance);
+    storm.balance_case("port of flows with switched congestion control", balance);
     Ok(())
 }
 
@@ -156,7 +156,7 @@ pub fn namespaces(storm: &mut Storm, count: u32) -> Result<()> {
         }),
     );
     storm.ktap.case(
-        "nothing of them is left that holds a module",
+        "deleted namespaces hold no module",
         modules::ours().try_for_each(|name| {
             modules::unload(name)?;
             modules::load(name).map(|_| ())
@@ -252,7 +252,7 @@ fn router_goes(rng: &mut fastrand::Rng, ccs: &[String]) -> Result<(u64, u64)> {
     let deadline = Instant::now() + PATIENCE;
     while pair.hosts[0].run(|| Ok(link_exists()))? {
         if Instant::now() > deadline {
-            bail!("the router is still there");
+            bail!("the router still exists");
         }
         traffic.step(Duration::from_millis(20))?;
     }

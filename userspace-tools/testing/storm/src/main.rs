@@ -119,10 +119,10 @@ impl Storm {
     pub fn flows_case(&mut self, what: &str, tally: Result<Tally>) {
         let text = match &tally {
             Ok(tally) => format!(
-                "{what}: {} arrived whole ({} bytes), {} cut off on purpose",
+                "{what}: {} complete ({} bytes), {} aborted on purpose",
                 tally.completed, tally.bytes, tally.aborted
             ),
-            Err(_) => format!("{what}: all arrive whole"),
+            Err(_) => format!("{what}: all complete"),
         };
         self.ktap.case(&text, tally.map(|_| ()));
     }
@@ -192,9 +192,7 @@ fn main() -> ExitCode {
         Attack::Alarms => alarms::attack(&mut storm),
     };
     if let Err(error) = outcome {
-        storm
-            .ktap
-            .case("the attack could be carried out", Err(error));
+        storm.ktap.case("the attack runs", Err(error));
     }
     storm.ktap.finish()
 }

@@ -75,11 +75,14 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     storm.ktap.note(&text);
     storm.ktap.note(&seen.text());
     storm.ktap.case(
-        &format!("{count} flows through a path with random CE, ECE, CWR and ACE bits, loss, doubles and disorder"),
+        &format!("{count} flows through a path with random CE, ECE, CWR and ACE bits, loss, duplicates and reordering"),
         outcome,
     );
     let tally = traffic.tally;
-    storm.flows_case("flows that were lied to", traffic.verdict().map(|()| tally));
+    storm.flows_case(
+        "flows with random ECN bits",
+        traffic.verdict().map(|()| tally),
+    );
     Ok(())
 }
 
@@ -123,7 +126,7 @@ struct Liar {
 }
 
 /// Names of the changes, in the order of the counters.
-const LIES: [&str; 5] = ["ECN of IP", "ECN of TCP", "lost", "doubled", "delayed"];
+const LIES: [&str; 5] = ["ECN of IP", "ECN of TCP", "lost", "duplicated", "delayed"];
 
 impl Liar {
     fn start(mut tuns: Vec<File>, seed: u64) -> Self {

@@ -60,7 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(315);
 pub fn path(name: &str) -> Result<PathBuf> {
     let release = uname()?.release().to_string_lossy().into_owned();
     let path = PathBuf::from(format!("/lib/modules/{release}/extra/{name}.ko"));
-    ensure!(path.exists(), "there is no {}", path.display());
+    ensure!(path.exists(), "missing {}", path.display());
     Ok(path)
 }
 
@@ -175,12 +175,12 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
                 let has_users = module.name == PORT || module.algorithm.is_some();
                 while has_users && cycles % 2 == 0 && uses.served.load(Ordering::Relaxed) == served
                 {
-                    ensure!(Instant::now() < deadline, "nobody can use {name}");
-                    ensure!(!user.is_finished(), "the users of {name} have given up");
+                    ensure!(Instant::now() < deadline, "{name} cannot be used");
+                    ensure!(!user.is_finished(), "the users of {name} ended early");
                     thread::sleep(Duration::from_millis(1));
                 }
                 busy += unload(name)?;
-                ensure!(!is_loaded(name), "{name} is still there");
+                ensure!(!is_loaded(name), "{name} is still loaded");
                 Ok(())
             })();
             storm.progress(cycles, cycles + 1, count);
@@ -197,11 +197,11 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             uses.absent.load(Ordering::Relaxed)
         ));
         storm.ktap.case(
-            &format!("{name}: {cycles} times loaded and unloaded under its users"),
+            &format!("{name}: loaded and unloaded {cycles} times under its users"),
             outcome,
         );
         storm.ktap.case(
-            &format!("{name}: its users are served or told that it is not there"),
+            &format!("{name}: each use succeeds, or fails because the module is missing"),
             used,
         );
         load(name)?;

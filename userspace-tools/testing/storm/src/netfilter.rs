@@ -273,7 +273,7 @@ impl Queue {
     /// Stops the thread.
     pub fn end(mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().context("it has ended")?;
+        let thread = self.thread.take().context("the queue has ended")?;
         thread.join().map_err(|_| anyhow!("the queue panicked"))?
     }
 }
@@ -303,7 +303,7 @@ fn serve(socket: &Socket, verdict: Verdict, stop: &AtomicBool, packets: &AtomicU
             }
             // The packet header comes first and contains the id.
             let id = message.get(HEADER_BYTES + 8..HEADER_BYTES + 12);
-            let id = id.context("a packet without an id")?;
+            let id = id.context("a packet has no id")?;
             let mut decided = (verdict as u32).to_be_bytes().to_vec();
             decided.extend(id);
             let body = [head(0, QUEUE), attribute(VERDICT_HDR, &decided)].concat();

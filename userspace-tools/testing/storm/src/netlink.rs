@@ -181,7 +181,10 @@ impl Target for Phantom {
         check_options(&Options::decode(&state.options)?)?;
         let xstats = Xstats::of(state).context("no statistics")?;
         let marked = xstats.marked();
-        ensure!(xstats.would_mark >= marked, "more marked than chosen");
+        ensure!(
+            xstats.would_mark >= marked,
+            "more packets are marked than chosen"
+        );
         Ok(())
     }
 }
@@ -606,7 +609,7 @@ impl<'a> Fuzzer<'a> {
 
 /// Checks that a dump is within bounds, whatever was requested.
 fn check_options(options: &Options) -> Result<()> {
-    let of = |value: Option<u32>| value.context("an option is missing");
+    let of = |value: Option<u32>| value.context("missing option");
     let limit = options.limit_bytes.context("no limit")?;
     ensure!(limit > 0, "limit 0");
     ensure!((1..=1_000_000).contains(&of(options.drain_ppm)?), "drain");

@@ -188,7 +188,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
                 }
             }
             traffic.verdict()?;
-            ensure!(switched > 0, "no receiver was ever seen with another one");
+            ensure!(switched > 0, "no receiver switched its algorithm");
             Ok(())
         })();
         storm.ktap.case(
@@ -196,29 +196,32 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             outcome,
         );
         let tally = traffic.tally;
-        storm.flows_case("these flows", traffic.verdict().map(|()| tally));
+        storm.flows_case(
+            &format!("{cc}: switched flows"),
+            traffic.verdict().map(|()| tally),
+        );
         drop(traffic);
         let port = settled(&pair.hosts[0], &start)?;
         let acks = settled(&pair.hosts[1], &start_of_acks)?;
         storm.ktap.case(
             &format!(
-                "{} packets were marked, {} ACKs dropped",
+                "{cc}: {} packets were marked, {} ACKs dropped",
                 port.marked, acks.dropped
             ),
             match port.marked > 0 {
                 true => Ok(()),
-                false => Err(anyhow!("no ACK was echoed")),
+                false => Err(anyhow!("no packet was marked")),
             },
         );
         acks_dropped += acks.dropped;
-        storm.balance_case("their port", Ok(port));
+        storm.balance_case(&format!("{cc}: port of switched flows"), Ok(port));
     }
     // Per algorithm, a slow host's flows may end before the port is narrow.
     storm.ktap.case(
-        "ACKs were dropped by the receivers' own port",
+        "the receivers' own port drops ACKs",
         match acks_dropped > 0 {
             true => Ok(()),
-            false => Err(anyhow!("none was")),
+            false => Err(anyhow!("no ACK was dropped")),
         },
     );
     Ok(())

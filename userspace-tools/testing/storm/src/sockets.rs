@@ -69,14 +69,14 @@ pub fn many(storm: &mut Storm, count: u32) -> Result<()> {
         while traffic.waiting() > 0 {
             ensure!(
                 Instant::now() < deadline,
-                "{} are never accepted",
+                "{} connections are not accepted",
                 traffic.waiting()
             );
             traffic.step(Duration::from_millis(100))?;
         }
         ensure!(
             traffic.open_flows() == count as usize,
-            "{} are open",
+            "{} connections are open",
             traffic.open_flows()
         );
         traffic.resume_all()?;
@@ -86,14 +86,14 @@ pub fn many(storm: &mut Storm, count: u32) -> Result<()> {
     let seen = diag.stop()?;
     storm.ktap.note(&seen.text());
     storm.ktap.case(
-        &format!("{count} flows are open at once, of all congestion controls"),
+        &format!("{count} flows of all congestion controls are open at once"),
         outcome.and_then(|()| seen.check()),
     );
     let tally = traffic.tally;
-    storm.flows_case("of them", traffic.verdict().map(|()| tally));
+    storm.flows_case("flows open at once", traffic.verdict().map(|()| tally));
     drop(traffic);
     let balance = settled(&pair.hosts[0], &start);
-    storm.balance_case("their port", balance);
+    storm.balance_case("port of flows open at once", balance);
     Ok(())
 }
 
@@ -145,9 +145,9 @@ pub fn clamps(storm: &mut Storm, count: u32) -> Result<()> {
     });
     storm
         .ktap
-        .note(&format!("{looks} looks; the largest window was {most}"));
+        .note(&format!("{looks} samples; the largest window was {most}"));
     storm.ktap.case(
-        &format!("{count} routes with `cwnd lock`: no window above it, no packet unaccounted for"),
+        &format!("{count} routes with `cwnd lock`: no window exceeds it, and each packet is accounted for"),
         outcome.and_then(|()| {
             ensure!(looks > 0, "no flow was seen");
             Ok(())
@@ -178,7 +178,7 @@ fn snd_cwnd(socket: &Socket) -> Result<u32> {
     const OFFSET: usize = 80;
     let mut info = [0; 256];
     let n = get_bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
-    ensure!(n > OFFSET + 4, "a short tcp_info");
+    ensure!(n > OFFSET + 4, "short tcp_info");
     Ok(u32::from_ne_bytes(info[OFFSET..OFFSET + 4].try_into()?))
 }
 
@@ -214,16 +214,17 @@ pub fn repair(storm: &mut Storm, count: u32) -> Result<()> {
         traffic.verdict()
     })();
     storm.ktap.note(&format!(
-        "{moved} sockets moved; {kept} had data in flight and were put back"
+        "{moved} sockets moved; {kept} had data in flight and were restored"
     ));
     storm.ktap.case(
-        &format!(
-            "{moved} live sockets taken down and put up again with another congestion control"
-        ),
+        &format!("{moved} live sockets restored by TCP_REPAIR with another congestion control"),
         outcome,
     );
     let tally = traffic.tally;
-    storm.flows_case("flows that were moved", traffic.verdict().map(|()| tally));
+    storm.flows_case(
+        "flows of restored sockets",
+        traffic.verdict().map(|()| tally),
+    );
     Ok(())
 }
 

@@ -151,7 +151,7 @@ impl Directory {
         // The one other file is a read-only measurement.
         let shown = format!("{directory}/shortest_rtt_us");
         let is_refused = File::options().write(true).open(&shown).is_err();
-        ensure!(is_refused, "{shown} can be written to");
+        ensure!(is_refused, "{shown} is writable");
         let files = fs::read_dir(&directory)?.count();
         ensure!(files == params.len() + 1, "{directory} has {files} files");
         let mut directory = Self {
@@ -209,10 +209,14 @@ impl Directory {
             Some(Wanted::Nothing) | None => {}
         }
         let now = self.params[index].read()?;
-        ensure!(now == self.values[index], "it reads {now:?} after {}", {
-            let param = &self.params[index];
-            format!("{}, should be {:?}", param.name, self.values[index])
-        });
+        ensure!(
+            now == self.values[index],
+            "the value is {now:?} after {}",
+            {
+                let param = &self.params[index];
+                format!("{}, should be {:?}", param.name, self.values[index])
+            }
+        );
         Ok(())
     }
 
@@ -244,7 +248,7 @@ impl Param {
         let mut buffer = [0; 64];
         let n = self.file.read_at(&mut buffer, 0)?;
         let text = std::str::from_utf8(&buffer[..n])?;
-        let line = text.strip_suffix('\n').context("no line")?;
+        let line = text.strip_suffix('\n').context("no newline")?;
         Ok(line.to_string())
     }
 }
@@ -388,21 +392,21 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     }
     let raced = race.stop()?;
     storm.ktap.note(&format!(
-        "{sent} writes: {} accepted, {} refused; {raced} of the profile raced them; flows ended in {rounds_with_flows} of {} thousands",
+        "{sent} writes: {} accepted, {} refused; {raced} concurrent writes of the profile; flows ended in {rounds_with_flows} of {} rounds",
         tally.accepted,
         tally.refused,
         sent.div_ceil(1_000)
     ));
     storm.ktap.case(
-        &format!("{sent} random sysctl writes: what is valid is set, the rest refused, every value within its bounds"),
+        &format!("{sent} random sysctl writes: valid values are set, others refused, each value is within its bounds"),
         outcome,
     );
-    storm.ktap.case("flows ran meanwhile", {
+    storm.ktap.case("flows end during the writes", {
         let all = rounds_with_flows == sent.div_ceil(1_000);
         let enough = all && tally.accepted > 0 && tally.refused > 0;
-        enough
-            .then_some(())
-            .ok_or_else(|| anyhow!("some thousand writes stopped them"))
+        enough.then_some(()).ok_or_else(|| {
+            anyhow!("no flow ended in some rounds, or no write was accepted or refused")
+        })
     });
     // Some values starve a flow.
     pair.hosts[0].run(reset)?;

@@ -106,47 +106,41 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let _no_autoload = modules::NoAutoload::new()?;
     type Case = fn(&Storm) -> Result<()>;
     let cases: [(&str, Case); 21] = [
+        ("each echo is expected, on any processor", awaited),
+        ("flows of important packets alone arrive", all_green),
+        ("forged echoes cause no extra packets", echo_flood),
+        ("marks outside the windows count as bad", forged),
+        ("marks from too many hops away count as bad", too_far),
+        ("answers to a SYN that TCP refuses enable no flow", answered),
+        ("a SYN with RST is no answer to a SYN", reset),
+        ("a SYN flood creates no flow", syn_flood),
+        ("a flow to a peer that clears marks abandons TLT", deaf),
+        ("flows beyond max_flows do not use TLT", too_many),
         (
-            "no echo is one that nobody awaits, whatever processor it comes on",
-            awaited,
-        ),
-        ("a sender of important packets alone is served", all_green),
-        ("forged echoes make nobody send more", echo_flood),
-        ("marks from outside the windows are bad ones", forged),
-        ("marks from too far away are bad ones", too_far),
-        (
-            "answers to a SYN that TCP refuses agree to nothing",
-            answered,
-        ),
-        ("a SYN that resets is no answer", reset),
-        ("a flood of SYNs takes no memory", syn_flood),
-        ("a peer that clears marks is given up", deaf),
-        ("flows beyond max_flows are left alone", too_many),
-        (
-            "a plain peer whose application sends the echo's DSCP is served",
+            "flows to a plain peer that sends the echo's DSCP arrive",
             accidental,
         ),
-        ("a peer that reflects DSCP is left alone", reflecting),
         (
-            "what follows a connection on its ports is one of its own",
+            "flows to a peer that reflects DSCPs do not use TLT",
+            reflecting,
+        ),
+        (
+            "a new connection on the same ports has its own flow",
             reused,
         ),
-        ("urgent data stay urgent where their packet is lost", urgent),
-        ("kTLS arrives", ktls),
-        ("flows arrive where nftables drops packets", dropped),
+        ("urgent data stay urgent after a loss", urgent),
+        ("kTLS data arrive", ktls),
+        ("flows arrive despite drops by nftables", dropped),
         ("flows arrive through NFQUEUE, in and out", |storm| {
             queued(storm, &[Hook::Input, Hook::PostRouting])
         }),
         (
-            "a connection whose addresses are translated takes part",
+            "a connection with translated addresses uses TLT",
             translated,
         ),
-        (
-            "hooks of others behind the module's see each packet",
-            behind,
-        ),
-        ("namespaces go with flows", namespaces),
-        ("tlt comes and goes under traffic", reloads),
+        ("netfilter hooks after the module's see each packet", behind),
+        ("namespaces are deleted with flows", namespaces),
+        ("tlt is loaded and unloaded under traffic", reloads),
     ];
     for (what, case) in cases {
         let outcome = case(storm);
@@ -154,7 +148,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     }
     let outcome = leaves_under(storm, count);
     storm.ktap.case(
-        &format!("tlt goes while {count} flows live, and all arrive"),
+        &format!("{count} flows arrive although tlt is unloaded"),
         outcome,
     );
     // Cases for the debug kernel only.
@@ -162,11 +156,11 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         let outcome = starved(storm);
         storm
             .ktap
-            .case("flows arrive where allocations fail", outcome);
+            .case("flows arrive despite failed allocations", outcome);
         let outcome = excluded(MPTCP, |_| Ok(()));
-        storm.ktap.case("MPTCP is left alone", outcome);
+        storm.ktap.case("MPTCP does not use TLT", outcome);
         let outcome = excluded(libc::IPPROTO_TCP, add_ao_key);
-        storm.ktap.case("TCP-AO is left alone", outcome);
+        storm.ktap.case("TCP-AO does not use TLT", outcome);
     }
     Ok(())
 }
@@ -179,8 +173,8 @@ fn awaited(storm: &Storm) -> Result<()> {
     let [sender, receiver] = &pair.hosts;
     let bad = tlt(sender, "BadMark")? + tlt(receiver, "BadMark")?;
     let echoes = tlt(sender, "RxEcho")? + tlt(sender, "RxClockEcho")?;
-    ensure!(echoes > 48, "{echoes} echoes came");
-    ensure!(bad == 0, "{bad} of {echoes} were bad");
+    ensure!(echoes > 48, "{echoes} echoes arrived");
+    ensure!(bad == 0, "{bad} of {echoes} echoes were bad");
     Ok(())
 }
 
@@ -189,7 +183,7 @@ fn all_green(storm: &Storm) -> Result<()> {
     pair.hosts[0].sysctl("net/tlt/dscp_unimportant", &DATA.to_string())?;
     serve(storm, &pair, 12, 100_000)?;
     let seen = tlt(&pair.hosts[1], "RxData")?;
-    ensure!(seen > 12 * 60, "{seen} important packets came");
+    ensure!(seen > 12 * 60, "{seen} important packets arrived");
     Ok(())
 }
 
@@ -201,7 +195,7 @@ fn echo_flood(storm: &Storm) -> Result<()> {
         serve(storm, &pair, 12, 100_000)?;
         let sent = tlt(&pair.hosts[0], "TxClockData")? + tlt(&pair.hosts[0], "TxData")?;
         let packets = tlt(&pair.hosts[0], "TxUnimportant")? + sent;
-        ensure!(sent > 0, "no flow took part");
+        ensure!(sent > 0, "no flow used TLT");
         ensure!(
             packets < 12 * 70 * 8,
             "{packets} packets for 12 flows of 70"
@@ -293,7 +287,7 @@ fn forged(storm: &Storm) -> Result<()> {
     traffic.open(spec)?;
     let deadline = Instant::now() + PATIENCE;
     while traffic.waiting() > 0 || traffic.tally.bytes < 100_000 {
-        ensure!(Instant::now() < deadline, "the flow does not begin");
+        ensure!(Instant::now() < deadline, "the flow does not start");
         traffic.step(Duration::from_millis(100))?;
     }
     let flow = traffic.flows().next().context("no flow")?;
@@ -317,8 +311,8 @@ fn forged(storm: &Storm) -> Result<()> {
     traffic.resume_all()?;
     traffic.drain(PATIENCE)?;
     traffic.verdict()?;
-    ensure!(bad * 2 > FORGED, "{bad} of {FORGED} were bad");
-    ensure!(timeouts(&pair.hosts[0])? == 0, "there were timeouts");
+    ensure!(bad * 2 > FORGED, "{bad} of {FORGED} marks were bad");
+    ensure!(timeouts(&pair.hosts[0])? == 0, "timeouts");
     Ok(())
 }
 
@@ -337,7 +331,7 @@ fn too_far(_: &Storm) -> Result<()> {
     let after = counts()?;
     set_option(&rx, libc::IPPROTO_IP, libc::IP_MINTTL, 0)?;
     rx.read_exact(&mut [0; 100])?;
-    ensure!(after.0 > before.0, "no mark was bad");
+    ensure!(after.0 > before.0, "no mark counted as bad");
     ensure!(after.1 == before.1, "a packet that TCP drops was echoed");
 
     // A SYN-ACK below the minimum TTL does not accept TLT either.
@@ -421,8 +415,8 @@ fn answered(storm: &Storm) -> Result<()> {
         tlt(&pair.hosts[0], "Flows")?,
         tlt(&pair.hosts[0], "BadMark")?,
     );
-    ensure!(bad > 0, "no answer came");
-    ensure!(flows == 0, "{flows} flows, by answers that TCP refuses");
+    ensure!(bad > 0, "no answer arrived");
+    ensure!(flows == 0, "{flows} flows after answers that TCP refuses");
     drop(tx);
     Ok(())
 }
@@ -439,16 +433,16 @@ fn reset(_: &Storm) -> Result<()> {
     seen.set_read_timeout(Some(PATIENCE))?;
     let tx = connect(&pair)?;
     let mut syn = [0; 128];
-    let length = seen.read(&mut syn).context("no SYN comes")?;
-    ensure!(length >= 40 && syn[9..10] == TCP, "another packet comes");
+    let length = seen.read(&mut syn).context("no SYN arrived")?;
+    ensure!(length >= 40 && syn[9..10] == TCP, "the packet is no SYN");
     let number = u32::from_be_bytes(syn[24..28].try_into()?);
     let bytes = answer(SYN | RST | ACK, 0, 1, number.wrapping_add(1));
     raw.send_to(&bytes, &to(v4(0)))?;
     std::thread::sleep(Duration::from_millis(100));
     let error = tx.take_error()?.and_then(|error| error.raw_os_error());
-    ensure!(error == Some(libc::ECONNREFUSED), "TCP says {error:?}");
+    ensure!(error == Some(libc::ECONNREFUSED), "TCP returned {error:?}");
     let plain = tlt(&pair.hosts[0], "PeerPlain")?;
-    ensure!(plain == 0, "the peer is called plain");
+    ensure!(plain == 0, "the peer counts as plain");
     Ok(())
 }
 
@@ -476,7 +470,7 @@ fn syn_flood(storm: &Storm) -> Result<()> {
     pair.sysctl("net/ipv4/tcp_syncookies", "2")?;
     serve(storm, &pair, 6, 50_000)?;
     let flows = tlt(&pair.hosts[1], "RxData")?;
-    ensure!(flows == 0, "{flows} marks by a cookie");
+    ensure!(flows == 0, "{flows} marks with SYN cookies");
     Ok(())
 }
 
@@ -497,7 +491,7 @@ fn deaf(storm: &Storm) -> Result<()> {
     pair.hosts[1].sysctl("net/tlt/dscp_data", "1")?;
     serve(storm, &pair, 12, 30_000)?;
     let plain = tlt(&pair.hosts[1], "PeerPlain")?;
-    ensure!(plain == 12, "{plain} of 12 were plain");
+    ensure!(plain == 12, "{plain} of 12 peers counted as plain");
     // Without negotiation no SYN offers TLT.
     pair.sysctl("net/tlt/negotiate", "0")?;
     serve(storm, &pair, 12, 30_000)?;
@@ -514,10 +508,10 @@ fn too_many(storm: &Storm) -> Result<()> {
     let mut refused = 0;
     for host in &pair.hosts {
         let flows = tlt(host, "Flows")?;
-        ensure!(flows == 5, "{flows} flows, not 5");
+        ensure!(flows == 5, "{flows} flows, expected 5");
         refused += tlt(host, "TooMany")?;
     }
-    ensure!(refused >= 15, "{refused} too many, not 15");
+    ensure!(refused >= 15, "{refused} flows too many, expected 15");
     traffic.resume_all()?;
     traffic.drain(PATIENCE)?;
     traffic.verdict()
@@ -601,7 +595,7 @@ fn accidental(_: &Storm) -> Result<()> {
     pair.hosts[0].sysctl("net/tlt/enabled", "1")?;
     let [tx, rx] = connection(&pair, 7_100, ECHO)?;
     carry(&tx, &rx, 400_000)?;
-    ensure!(tlt(&pair.hosts[0], "RxEcho")? > 1, "no flow took part");
+    ensure!(tlt(&pair.hosts[0], "RxEcho")? > 1, "no flow used TLT");
     let sent = tlt(&pair.hosts[0], "TxClockData")? + tlt(&pair.hosts[0], "TxData")?;
     let packets = tlt(&pair.hosts[0], "TxUnimportant")? + sent;
     ensure!(packets < 280 * 8, "{packets} packets for 280");
@@ -622,7 +616,7 @@ fn reflecting(_: &Storm) -> Result<()> {
     );
     ensure!(
         (plain, flows) == (1, 0),
-        "{plain} were plain, {flows} flows"
+        "{plain} peers counted as plain, {flows} flows"
     );
     Ok(())
 }
@@ -636,7 +630,7 @@ fn reused(_: &Storm) -> Result<()> {
         let [tx, rx] = connection(&pair, 7_200 + round, 0)?;
         carry(&rx, &tx, 50_000)?;
         drop(rx);
-        ensure!((&tx).read(&mut [0])? == 0, "no end");
+        ensure!((&tx).read(&mut [0])? == 0, "no end of the stream");
         drop(tx);
         // TLT is off now. A later initial sequence number is needed too, or the SYN counts as old.
         pair.hosts[0].sysctl("net/tlt/enabled", "0")?;
@@ -675,11 +669,14 @@ fn ktls(_: &Storm) -> Result<()> {
     }
     carry(&tx, &rx, 600_000)?;
     // In software, TCP holds ciphertext, which it can retransmit.
-    ensure!(tlt(&pair.hosts[0], "TxUnimportant")? > 0, "it took no part");
-    ensure!(tlt(&pair.hosts[0], "RxEcho")? > 0, "no echo came");
+    ensure!(
+        tlt(&pair.hosts[0], "TxUnimportant")? > 0,
+        "the flow did not use TLT"
+    );
+    ensure!(tlt(&pair.hosts[0], "RxEcho")? > 0, "no echo arrived");
     for host in &pair.hosts {
         let errors = host.run(|| tls_counter("TlsDecryptError"))?;
-        ensure!(errors == 0, "{errors} records could not be read");
+        ensure!(errors == 0, "{errors} records could not be decrypted");
     }
     Ok(())
 }
@@ -734,14 +731,14 @@ fn urgent(_: &Storm) -> Result<()> {
     let length = rx.recv_out_of_band(&mut byte);
     ensure!(
         length.is_ok_and(|length| length == 1),
-        "nothing urgent came"
+        "no urgent data arrived"
     );
     rx.read_exact(&mut stream[1_000..])?;
     let expected = [vec![b'a'; 1_000], vec![b'z'; 100]].concat();
-    ensure!(stream[..] == expected[..], "another stream came");
-    ensure!(tlt(&pair.hosts[0], "RxEcho")? > 1, "no flow took part");
+    ensure!(stream[..] == expected[..], "the stream differs");
+    ensure!(tlt(&pair.hosts[0], "RxEcho")? > 1, "no flow used TLT");
     let repaired = pair.hosts[0].run(|| counter("/proc/net/snmp", "Tcp:", "RetransSegs"))?;
-    ensure!(repaired > 0, "nothing was lost");
+    ensure!(repaired > 0, "no packet was lost");
     Ok(())
 }
 
@@ -759,7 +756,7 @@ fn dropped(storm: &Storm) -> Result<()> {
         steps.push(netfilter::drop_it());
         netfilter::rule(&pair.hosts[host], hook, priority, steps)?;
         serve_v4(storm, &pair).with_context(|| format!("{hook:?} of host {host}"))?;
-        ensure!(tlt(&pair.hosts[0], "RxEcho")? > 0, "no echo came");
+        ensure!(tlt(&pair.hosts[0], "RxEcho")? > 0, "no echo arrived");
     }
     Ok(())
 }
@@ -781,9 +778,9 @@ fn queued(storm: &Storm, hooks: &[Hook]) -> Result<()> {
         let handshakes = 12;
         let echoes = tlt(&pair.hosts[0], "RxEcho")?;
         let is_late = matches!(hook, Hook::PostRouting);
-        ensure!(is_late || echoes > handshakes, "{hook:?}: no echo came");
+        ensure!(is_late || echoes > handshakes, "{hook:?}: no echo arrived");
         let gone = tlt(&pair.hosts[0], "Fallback")?;
-        ensure!(gone == 0, "{hook:?}: {gone} flows were given up");
+        ensure!(gone == 0, "{hook:?}: {gone} flows abandoned TLT");
         for queue in queues {
             ensure!(queue.packets() > 100, "{} packets", queue.packets());
             queue.end()?;
@@ -853,16 +850,16 @@ fn behind(_: &Storm) -> Result<()> {
     let [tx, rx] = connection(&pair, 7_400, 0)?;
     carry(&tx, &rx, 30_000)?;
     let split = tlt(host, "GsoSplit")?;
-    ensure!(split > 0, "no burst left in two parts");
+    ensure!(split > 0, "no burst was split");
     // The queue's thread gets its packets slightly later.
     let deadline = Instant::now() + PATIENCE;
     while queue.packets() == 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
     let taken = queue.packets();
-    ensure!(taken > 0, "the chain saw nothing");
+    ensure!(taken > 0, "the chain saw no packet");
     let passed = tlt(&pair.hosts[1], "RxUnimportant")?;
-    ensure!(passed == 0, "{passed} packets got around the chain");
+    ensure!(passed == 0, "{passed} packets bypassed the chain");
     queue.end()
 }
 
@@ -875,16 +872,16 @@ fn namespaces(storm: &Storm) -> Result<()> {
         let pair = lossy_pair()?;
         let mut traffic = Traffic::new(&pair, "cubic")?;
         open_all(storm, &mut traffic, flows, 1_000_000)?;
-        ensure!(tlt(&pair.hosts[0], "Flows")? > 0, "no flow takes part");
+        ensure!(tlt(&pair.hosts[0], "Flows")? > 0, "no flow uses TLT");
         traffic.resume_all()?;
         for _ in 0..steps {
             traffic.step(Duration::from_millis(5))?;
         }
-        storm.ktap.note("flows run; they go");
+        storm.ktap.note("ending the flows");
         traffic.abandon();
-        storm.ktap.note("hosts go");
+        storm.ktap.note("deleting the hosts");
     }
-    storm.ktap.note("the module goes");
+    storm.ktap.note("unloading the module");
     modules::unload(MODULE)?;
     modules::load(MODULE)?;
     Ok(())
@@ -921,7 +918,7 @@ fn leaves_under(storm: &Storm, count: u32) -> Result<()> {
     open_all(storm, &mut traffic, count, 6_000)?;
     for host in &pair.hosts {
         let flows = tlt(host, "Flows")?;
-        ensure!(flows == u64::from(count), "{flows} flows take part");
+        ensure!(flows == u64::from(count), "{flows} flows use TLT");
     }
     traffic.resume_all()?;
     for _ in 0..3 {
@@ -945,7 +942,7 @@ fn starved(storm: &Storm) -> Result<()> {
     // The next listeners use the same ports.
     drop(traffic);
     let missing = tlt(&pair.hosts[0], "NoMem")? + tlt(&pair.hosts[1], "NoMem")?;
-    ensure!(missing > 0, "nothing of TLT's failed");
+    ensure!(missing > 0, "no allocation of TLT failed");
     serve(storm, &pair, 12, 50_000)
 }
 
@@ -1034,7 +1031,10 @@ fn excluded(protocol: i32, prepare: fn(&Socket) -> Result<()>) -> Result<()> {
     })?;
     ensure!(received == BYTES, "{received} of {BYTES} bytes arrived");
     let counted = tlt(&pair.hosts[0], "Excluded")?;
-    ensure!(counted > 0, "the host does not count it");
+    ensure!(
+        counted > 0,
+        "the host does not count the connection as excluded"
+    );
     for host in &pair.hosts {
         for name in ["Flows", "TxData", "TxUnimportant", "TxClockData"] {
             let n = tlt(host, name)?;

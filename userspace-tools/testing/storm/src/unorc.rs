@@ -155,16 +155,16 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
     let _no_autoload = modules::NoAutoload::new()?;
     type Case = fn(&Storm, u32) -> Result<()>;
     let cases: [(&str, Case); 10] = [
-        ("either end is made again under flows", restarts),
+        ("either end is created again under flows", restarts),
         ("a tunnel moves to another namespace and back", moves),
-        ("its MTU changes", mtus),
+        ("the MTU of a tunnel changes", mtus),
         ("the device below goes down and up", below_down),
-        ("and away", below_gone),
+        ("the device below is deleted", below_gone),
         ("forged, stale and broken packets change nothing", forged),
         ("each option changes under flows", changes),
-        ("there are 200 of them", many),
-        ("hosts go with their tunnels", namespaces),
-        ("the module goes under flows and comes back", reloads),
+        ("a host has 200 tunnels", many),
+        ("hosts are deleted with their tunnels", namespaces),
+        ("the module is unloaded and loaded under flows", reloads),
     ];
     for (what, case) in cases {
         let outcome = case(storm, rounds);
@@ -175,7 +175,7 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
         let outcome = starved();
         storm
             .ktap
-            .case("flows arrive where allocations fail", outcome);
+            .case("flows arrive despite failed allocations", outcome);
     }
     modules::unload(MODULE)?;
     Ok(())
@@ -225,7 +225,10 @@ fn mtus(storm: &Storm, rounds: u32) -> Result<()> {
         // Above the MTU at creation.
         let mtu = LinkAttribute::Mtu(MTU + 1);
         let busy = pair.hosts[host].request(change(TUNNEL, None, vec![mtu]));
-        ensure!(busy.is_err(), "it rises while the device is up");
+        ensure!(
+            busy.is_err(),
+            "the MTU can be raised while the device is up"
+        );
         let mut mtu = |least: u32, most: u32| LinkAttribute::Mtu(rng.u32(least..=most));
         let low = mtu(576, 599);
         pair.hosts[host].request(change(TUNNEL, None, vec![low]))?;
@@ -268,7 +271,10 @@ fn below_gone(storm: &Storm, _rounds: u32) -> Result<()> {
         pair.hosts[host].request(link::delete(DEVICE))?;
         let deadline = Instant::now() + PATIENCE;
         while unsent(&pair.hosts[0])? == 0 {
-            ensure!(Instant::now() < deadline, "nothing is sent to nowhere");
+            ensure!(
+                Instant::now() < deadline,
+                "no packet failed without the device below"
+            );
             // These flows cannot end, but earlier ones may have. A new one may find no route.
             let _ = load.refill();
             breathe();
@@ -354,7 +360,7 @@ fn forged(storm: &Storm, rounds: u32) -> Result<()> {
     }
     ensure!(known.len() > 50, "{} packets were seen", known.len());
     for (name, n) in dropped {
-        ensure!(n > 0, "none is {name}");
+        ensure!(n > 0, "{name} is 0");
     }
     load.end()
 }
@@ -386,7 +392,7 @@ fn changes(storm: &Storm, rounds: u32) -> Result<()> {
             host.request(changed(&words)?)?;
             for words in ["fec 4+2", "channels 4", "window 64", "port 1", "flush 0"] {
                 let refused = host.request(changed(words)?);
-                ensure!(refused.is_err(), "{words} is taken");
+                ensure!(refused.is_err(), "{words} is accepted");
             }
         }
         Ok(())
@@ -483,7 +489,7 @@ fn starved() -> Result<()> {
         Ok(counted(&pair.hosts[0], name)? + counted(&pair.hosts[1], name)?)
     };
     let missing = no_memory("no_mem")?;
-    ensure!(missing > 0, "nothing of unorc's failed");
+    ensure!(missing > 0, "no allocation of unorc failed");
     drop(traffic);
     Ok(())
 }

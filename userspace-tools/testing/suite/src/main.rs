@@ -102,9 +102,7 @@ fn select(top: &std::path::Path, tier: Tier) -> Result<Vec<Stage>> {
         return Ok(stages);
     }
     let Some(base) = git::base(top) else {
-        println!(
-            "no upstream branch to compare with: everything that is fast (BASE=COMMIT selects by changes)"
-        );
+        println!("no upstream branch: running every fast stage (BASE=COMMIT selects by changes)");
         stages.retain(|stage| stage.kernel.is_none());
         return Ok(stages);
     };

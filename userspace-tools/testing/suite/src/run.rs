@@ -183,7 +183,7 @@ impl Bench {
         let file = File::create(log).with_context(|| log.display().to_string())?;
         let mut running = lock(&self.running);
         if running.ended {
-            bail!("a signal has ended the suite");
+            bail!("interrupted by a signal");
         }
         let mut child = Command::new("bash")
             .args(["-c", SHELL, "bash", command])

@@ -164,10 +164,7 @@ mod tests {
         for (name, covers) in covers.chain(scripts.map(|script| (script.name, script.covers))) {
             for path in covers {
                 let found = git::files(&top, std::slice::from_ref(&path)).unwrap();
-                assert!(
-                    !found.is_empty(),
-                    "{name} covers {path}, and no file is there"
-                );
+                assert!(!found.is_empty(), "{name} covers {path}: no such file");
                 for file in found {
                     left.remove(&file);
                 }

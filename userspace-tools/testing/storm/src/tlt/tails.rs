@@ -36,22 +36,22 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
     let cases: [(&str, Case); 9] = [
         ("each burst of a paced flow has an important packet", paced),
         ("a tail loss probe is important", probe),
-        ("what follows a tail loss probe is not", behind_probe),
         (
-            "an echo leaves the tail loss probe of what was sent after",
+            "data after a tail loss probe are not important",
+            behind_probe,
+        ),
+        (
+            "an echo keeps the tail loss probe of later data",
             probe_kept,
         ),
         (
-            "an echo leaves the timer of the retransmission as it was",
+            "an echo does not change the retransmission timer",
             timer_kept,
         ),
-        (
-            "a timeout that sends nothing says nothing of the peer",
-            unsent,
-        ),
-        ("data that cork holds are not waited for", corked),
-        ("data that Nagle holds are not waited for", nagled),
-        ("the ACK of a FIN is not lost with a byte", fin),
+        ("timeouts that send no data do not end TLT", unsent),
+        ("TLT does not wait for corked data", corked),
+        ("TLT does not wait for data that Nagle holds", nagled),
+        ("a lost clock byte does not lose the ACK of a FIN", fin),
     ];
     for (what, case) in cases {
         let outcome = case();
@@ -277,7 +277,7 @@ fn unsent() -> Result<()> {
     read(&rx, 5)?;
     let (met, given_up) = (timeouts(sender)?, tlt(sender, "Fallback")?);
     ensure!(met >= 2, "{met} timeouts");
-    ensure!(given_up == 0, "the peer is given up");
+    ensure!(given_up == 0, "the flow abandoned TLT");
     Ok(())
 }
 
@@ -343,8 +343,8 @@ fn fin() -> Result<()> {
     let again = again()? - before;
     ensure!(
         tlt(&pair.hosts[0], "TxClockData")? > bytes,
-        "no byte was sent"
+        "no clock byte was sent"
     );
-    ensure!(again == 0, "the FIN was sent again");
+    ensure!(again == 0, "the FIN was retransmitted");
     Ok(())
 }
