@@ -61,7 +61,7 @@ fuzz_target!(|port: Port| {
             assert!(red.chooses(bytes, random / 2) && red.chooses(bytes + 1, random));
         }
 
-        let color = Color::from_u8(color % 3).expect("three colours");
+        let color = Color::from_u8(color % 3).expect("three colors");
         let pool = DynamicThreshold {
             limit_bytes: port.pool.0,
             used_bytes: queued.total(),

@@ -25,9 +25,13 @@ pub fn command(words: &[String]) -> ExitCode {
 
 fn run(words: &[String]) -> Result<()> {
     let [clock, base, day, night, rate, devices @ ..] = words else {
-        bail!("tai|monotonic BASE DAY NIGHT BYTES_PER_S DEV...");
+        bail!("usage: circuits tai|monotonic BASE DAY NIGHT BYTES_PER_S DEV...");
     };
-    ensure!((2..=255).contains(&devices.len()), "2 to 255 devices");
+    ensure!(
+        (2..=255).contains(&devices.len()),
+        "{} devices: must be 2 to 255",
+        devices.len()
+    );
     let timetable = Timetable {
         tai: clock == "tai",
         base_ns: base.parse()?,
@@ -35,7 +39,8 @@ fn run(words: &[String]) -> Result<()> {
         night_ns: night.parse()?,
         bytes_per_s: rate.parse()?,
     };
-    let index = |name: &String| if_nametoindex(name.as_str()).with_context(|| format!("no {name}"));
+    let index =
+        |name: &String| if_nametoindex(name.as_str()).with_context(|| format!("no device {name}"));
     let devices = devices.iter().map(index).collect::<Result<Vec<_>>>()?;
     let n = devices.len() as u32;
     let switch = Switch::new(timetable, Half::Upper, &devices, 1)?;

@@ -40,9 +40,9 @@ impl Eye {
         let mut ebpf = Ebpf::load(&object).context("cannot load the witness")?;
         let program: &mut SchedClassifier = ebpf
             .program_mut("witness")
-            .context("no program in the object")?
+            .context("the object has no program 'witness'")?
             .try_into()?;
-        program.load().context("the verifier refuses the witness")?;
+        program.load().context("the verifier refused the witness")?;
         program
             .attach(device, side)
             .with_context(|| format!("cannot attach the witness to {device}"))?;
@@ -106,7 +106,7 @@ impl Eye {
         ensure!(missed == 0, "{name}: the witness missed {missed} packets");
         ensure!(
             flows == total,
-            "{name}: flows {flows:?} make no total of {total:?}"
+            "{name}: flows {flows:?} do not add up to {total:?}"
         );
         let mut records = Counts::default();
         for record in self.records()? {
@@ -120,7 +120,7 @@ impl Eye {
         }
         ensure!(
             records == total,
-            "{name}: records {records:?} make no total of {total:?}"
+            "{name}: records {records:?} do not add up to {total:?}"
         );
         Ok(())
     }
@@ -163,7 +163,7 @@ fn add(to: &mut Counts, more: &Counts) {
 fn read_record(bytes: &[u8]) -> Result<Record> {
     ensure!(
         bytes.len() == size_of::<Record>(),
-        "a record of {} bytes",
+        "record of {} bytes",
         bytes.len()
     );
     // SAFETY: The length is right, any bits are valid, and the read is unaligned.

@@ -18,7 +18,7 @@ pub fn command(pointers: &[String]) -> ExitCode {
         match document.pointer(pointer) {
             Some(value) => println!("{value}"),
             None => {
-                eprintln!("xdc-witness json: nothing is at {pointer}");
+                eprintln!("xdc-witness json: no value at {pointer}");
                 return ExitCode::FAILURE;
             }
         }

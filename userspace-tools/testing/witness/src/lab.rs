@@ -270,7 +270,7 @@ impl Lab {
         self.phantoms()?
             .into_iter()
             .find(|port| port.state.parent == parent)
-            .context("the port is gone")
+            .context("no port")
     }
 
     /// All ports of the device.
@@ -308,7 +308,10 @@ impl Lab {
             let plug = Frame::new(PLUG_BYTES as usize).ecn(Ecn::NotEct);
             let start_ns = now_ns()?;
             self.sender.send_all(1, &plug)?;
-            self.until("the plug passes", |lab| Ok(lab.after.total()?.packets == 1))?;
+            self.until(
+                "the plug to pass",
+                |lab| Ok(lab.after.total()?.packets == 1),
+            )?;
             let bytes = fill(self)?;
             let queued = self.look()?.state.backlog_bytes;
             // The case's next steps take time too.
@@ -320,7 +323,7 @@ impl Lab {
             // fix.
             ensure!(
                 self.hold < PATIENCE / 2,
-                "the port holds {queued} bytes, not {bytes}, after {took:?}"
+                "the port holds {queued} bytes after {took:?}, expected {bytes}"
             );
             self.hold *= 2;
             self.delete()?;
@@ -340,7 +343,7 @@ impl Lab {
 
     /// Waits until the port is empty and all its packets have arrived.
     pub fn drain(&mut self) -> Result<()> {
-        self.until("the port is empty and what it sent arrives", |lab| {
+        self.until("an empty port and the arrival of all packets sent", |lab| {
             let state = lab.look()?.state;
             let arrived = lab.after.total()?.packets as i64 + lab.apart;
             Ok(state.backlog_packets == 0 && arrived >= state.sent_packets as i64)
@@ -371,7 +374,7 @@ impl Lab {
         while !ready(self)? {
             ensure!(
                 now_ns()? - start_ns < PATIENCE.as_nanos() as u64,
-                "waited in vain until {what}"
+                "timeout waiting for {what}"
             );
             thread::sleep(POLL);
         }
@@ -400,13 +403,13 @@ impl Lab {
             let number = sent.number;
             ensure!(
                 received.at_ns >= sent.at_ns,
-                "packet {number} came before it went"
+                "packet {number} arrived before it was sent"
             );
             ensure!(received.bad_checksum == 0, "packet {number}: bad checksum");
             if received.is_ce() && !sent.is_ce() {
                 ensure!(
                     sent.is_ip != 0 && sent.ecn() != Ecn::NotEct as u8,
-                    "packet {number} is CE and was not ECT"
+                    "packet {number} is CE, but was not ECT"
                 );
                 account.marked.push(number);
             }
@@ -422,10 +425,7 @@ impl Lab {
             );
         }
         if let Some(stray) = arrived.next() {
-            bail!(
-                "packet {} is out of order, twice, or nobody's",
-                stray.number
-            );
+            bail!("packet {} is reordered, duplicate or unknown", stray.number);
         }
         Ok(account)
     }
@@ -449,7 +449,7 @@ impl Lab {
         )?;
         equal("packets marked", x.marked(), account.marked.len() as u64)?;
         equal(
-            "drops by colour",
+            "drops by color",
             x.drops_green + x.drops_yellow + x.drops_red,
             state.drops,
         )?;
@@ -485,7 +485,7 @@ pub fn equal<T: PartialEq + std::fmt::Debug>(what: &str, port: T, witness: T) ->
 
 /// Checks the fate of a packet.
 pub fn expect(fate: Fate, expected: Fate, what: &str) -> Result<()> {
-    ensure!(fate == expected, "{what}: {fate:?}, not {expected:?}");
+    ensure!(fate == expected, "{what}: {fate:?}, expected {expected:?}");
     Ok(())
 }
 
@@ -494,7 +494,7 @@ pub fn refusal(outcome: Result<(), Error>) -> Result<String> {
     match outcome {
         Err(Error::Refused { reason, .. }) => Ok(reason),
         Err(error) => Err(error.into()),
-        Ok(()) => bail!("the kernel took it"),
+        Ok(()) => bail!("the kernel accepted the request"),
     }
 }
 

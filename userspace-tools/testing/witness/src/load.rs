@@ -19,7 +19,7 @@ pub fn command(words: &[String]) -> ExitCode {
         ["send", dscp, flows, to @ ..] => send(dscp, flows, to),
         ["sink", port] => sink(port),
         _ => Err(anyhow::anyhow!(
-            "send DSCP FLOWS ADDRESS:PORT..., or sink PORT"
+            "usage: send DSCP FLOWS ADDRESS:PORT..., or sink PORT"
         )),
     };
     match done {
@@ -40,11 +40,12 @@ fn spawn(f: impl FnOnce() + Send + 'static) -> Result<()> {
 fn send(dscp: &str, flows: &str, to: &[&str]) -> Result<()> {
     let tos = dscp.parse::<i32>()? << 2;
     if to.is_empty() {
-        bail!("to whom?");
+        bail!("missing ADDRESS:PORT");
     }
     for address in to {
         for _ in 0..flows.parse::<u32>()? {
-            let stream = TcpStream::connect(address).with_context(|| format!("to {address}"))?;
+            let stream = TcpStream::connect(address)
+                .with_context(|| format!("cannot connect to {address}"))?;
             setsockopt(&stream, sockopt::Ipv4Tos, &tos)?;
             spawn(move || endless(stream))?;
         }

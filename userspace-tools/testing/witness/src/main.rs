@@ -44,7 +44,7 @@ fn stay_on_one_cpu() -> anyhow::Result<()> {
 fn in_the_lab(run: impl FnOnce(&mut Ktap) -> anyhow::Result<()>) -> ExitCode {
     let mut ktap = Ktap::new();
     if let Err(error) = stay_on_one_cpu().and_then(|()| run(&mut ktap)) {
-        ktap.case("the lab is set up", Err(error));
+        ktap.case("set up the lab", Err(error));
     }
     ktap.finish()
 }

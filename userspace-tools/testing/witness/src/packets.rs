@@ -26,19 +26,19 @@ pub fn command(words: &[String]) -> ExitCode {
 fn run(words: &[String]) -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let [protocol, to, bytes, count, interval_us @ ..] = words.as_slice() else {
-        bail!("tcp|udp ADDRESS BYTES COUNT [INTERVAL_US]");
+        bail!("usage: packets tcp|udp ADDRESS BYTES COUNT [INTERVAL_US]");
     };
     let protocol = match *protocol {
         "tcp" => libc::IPPROTO_TCP as u8,
         "udp" => libc::IPPROTO_UDP as u8,
-        other => bail!("{other} is neither tcp nor udp"),
+        other => bail!("{other}: must be tcp or udp"),
     };
     let to: Ipv4Addr = to.parse()?;
     let bytes: u16 = bytes.parse()?;
     let interval_us = match interval_us {
         [] => 0,
         [us] => us.parse()?,
-        _ => bail!("one interval"),
+        _ => bail!("more than one interval"),
     };
     // We provide the IP header.
     let socket = socket(

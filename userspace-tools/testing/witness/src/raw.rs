@@ -71,15 +71,17 @@ fn dump() -> Result<()> {
 fn send(words: &[String]) -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let [verb, "dev", device, rest @ ..] = words.as_slice() else {
-        bail!("add|change dev DEV (root | parent MAJ:MIN) KIND [flat] NAME=TYPE:VALUE...");
+        bail!(
+            "usage: raw add|change dev DEV (root | parent MAJ:MIN) KIND [flat] NAME=TYPE:VALUE..."
+        );
     };
     let (parent, kind, mut options) = match rest {
         ["root", kind, options @ ..] => (Handle::ROOT, kind, options),
         ["parent", id, kind, options @ ..] => (handle(id)?, kind, options),
-        _ => bail!("'root' or 'parent MAJ:MIN', then a kind"),
+        _ => bail!("expected 'root' or 'parent MAJ:MIN', then a kind"),
     };
     let kind = KINDS.iter().find(|known| known.name == *kind);
-    let kind = kind.context("neither phantom nor acceltor")?;
+    let kind = kind.context("kind must be phantom or acceltor")?;
     let is_flat = options.first() == Some(&"flat");
     if is_flat {
         options = &options[1..];
@@ -94,7 +96,7 @@ fn send(words: &[String]) -> Result<()> {
     let mut request = match *verb {
         "add" => qdisc.add(),
         "change" => qdisc.change(),
-        other => bail!("'{other}' is neither add nor change"),
+        other => bail!("'{other}': must be add or change"),
     };
     if is_flat {
         flatten(&mut request);
@@ -117,7 +119,7 @@ fn flatten(request: &mut Request) {
 }
 
 fn handle(text: &str) -> Result<Handle> {
-    let (major, minor) = text.split_once(':').context("no handle")?;
+    let (major, minor) = text.split_once(':').context("expected MAJ:MIN")?;
     Ok(Handle {
         major: u16::from_str_radix(major, 16)?,
         minor: u16::from_str_radix(minor, 16)?,
@@ -129,7 +131,7 @@ fn encode(kind: &Kind, options: &[&str]) -> Result<Vec<u8>> {
     let mut attributes = Attributes::default();
     let mut tail = Vec::new();
     for option in options {
-        let (name, value) = option.split_once('=').context("NAME=TYPE:VALUE")?;
+        let (name, value) = option.split_once('=').context("expected NAME=TYPE:VALUE")?;
         let value = bytes(value).with_context(|| format!("'{option}'"))?;
         if name == "cut" {
             tail = value;
@@ -155,7 +157,7 @@ fn id(kind: &Kind, name: &str) -> Result<u16> {
 }
 
 fn bytes(text: &str) -> Result<Vec<u8>> {
-    let (width, value) = text.split_once(':').context("TYPE:VALUE")?;
+    let (width, value) = text.split_once(':').context("expected TYPE:VALUE")?;
     Ok(match width {
         "u8" => value.parse::<u8>()?.to_ne_bytes().to_vec(),
         "u32" => value.parse::<u32>()?.to_ne_bytes().to_vec(),
@@ -164,20 +166,20 @@ fn bytes(text: &str) -> Result<Vec<u8>> {
         "str" => [value.as_bytes(), &[0]].concat(),
         // COUNTxBYTE
         "fill" => {
-            let (count, byte) = value.split_once('x').context("COUNTxBYTE")?;
+            let (count, byte) = value.split_once('x').context("expected COUNTxBYTE")?;
             vec![byte.parse()?; count.parse()?]
         }
         "hex" => {
-            ensure!(value.len() % 2 == 0, "an odd number of digits");
+            ensure!(value.len() % 2 == 0, "odd number of digits");
             (0..value.len())
                 .step_by(2)
                 .map(|at| {
-                    let digits = value.get(at..at + 2).context("no digits")?;
+                    let digits = value.get(at..at + 2).context("invalid digits")?;
                     Ok(u8::from_str_radix(digits, 16)?)
                 })
                 .collect::<Result<_>>()?
         }
-        other => bail!("'{other}' is no type"),
+        other => bail!("unknown type '{other}'"),
     })
 }
 

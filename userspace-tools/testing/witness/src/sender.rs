@@ -276,7 +276,7 @@ impl Sender {
         let to = getifaddrs()?
             .filter(|found| found.interface_name == device)
             .find_map(|found| found.address?.as_link_addr().copied())
-            .with_context(|| format!("no link address of {device}"))?;
+            .with_context(|| format!("{device} has no link address"))?;
         Ok(Self {
             socket,
             to,

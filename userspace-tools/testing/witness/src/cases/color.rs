@@ -24,31 +24,28 @@ pub const CASES: &[Case] = &[
     ("yellow-limit is exact to the byte", yellow_limit),
     // Bytes counted under another color.
     (
-        "only red counts towards red-limit, only yellow towards yellow-limit",
+        "red-limit counts red bytes only, yellow-limit yellow bytes only",
         own_bytes,
     ),
-    ("color-total: every byte counts towards both", color_total),
+    ("color-total: both limits count every byte", color_total),
     // An important packet dropped instead of an unimportant one.
-    (
-        "precedence: red falls first, then yellow, then green",
-        precedence,
-    ),
+    ("red is dropped first, then yellow, then green", precedence),
     // Bytes still counted after their packets have left.
-    ("a limit frees with what leaves", frees),
+    ("departing packets free a limit", frees),
     // A color from the wrong source.
     ("color none: every packet is green", source_none),
     (
-        "color priority: MAJ is the handle, MIN the colour",
+        "color priority: MAJ is the handle, MIN the color",
         source_priority,
     ),
     (
-        "a lower limit keeps what is queued and lets nothing in",
+        "a lower limit keeps queued packets and accepts no more",
         lower_limit,
     ),
     // Room that two ports take, or that is never released.
-    ("a pool is exact to the byte, and shared", pool),
+    ("a shared pool is exact to the byte", pool),
     (
-        "pool-alpha: a port gets its share of what is free",
+        "pool-alpha limits a port to its share of the free pool",
         pool_alpha,
     ),
 ];
@@ -210,8 +207,8 @@ fn precedence(lab: &mut Lab) -> Result<()> {
     equal("drops of yellow", x.drops_yellow, 50)?;
     equal("drops of green", x.drops_green, 10)?;
     // The queue limit is checked first.
-    equal("drops for lack of room", x.drops_limit, 30)?;
-    equal("drops by colour's limit", x.drops_color, 110)
+    equal("drops at the limit", x.drops_limit, 30)?;
+    equal("drops at color limits", x.drops_color, 110)
 }
 
 fn frees(lab: &mut Lab) -> Result<()> {
@@ -242,7 +239,7 @@ fn source_none(lab: &mut Lab) -> Result<()> {
     let x = lab.look()?.x;
     equal("bytes_green", x.bytes_green, 21_000)?;
     equal(
-        "packets by colour, which nobody asked for",
+        "packets by color of a filter that is not used",
         [x.packets_green, x.packets_yellow, x.packets_red],
         [0; 3],
     )
@@ -272,7 +269,7 @@ fn source_priority(lab: &mut Lab) -> Result<()> {
         colors[color] += 1_000;
         let x = lab.look()?.x;
         equal(
-            &format!("bytes by colour after priority {priority:#x}"),
+            &format!("bytes by color after priority {priority:#x}"),
             [x.bytes_green, x.bytes_yellow, x.bytes_red],
             colors,
         )?;
@@ -319,7 +316,9 @@ fn pooled(lab: &mut Lab, alpha_ppm: u32) -> Result<()> {
         let plug = Frame::new(1_000).priority(priority(minor));
         lab.sender.send_all(1, &plug)?;
     }
-    lab.until("the plugs pass", |lab| Ok(lab.after.total()?.packets == 2))
+    lab.until("the plugs to pass", |lab| {
+        Ok(lab.after.total()?.packets == 2)
+    })
 }
 
 const POOL_BYTES: u64 = 10_000;
@@ -378,7 +377,7 @@ fn pool(lab: &mut Lab) -> Result<()> {
 
     // Deleting a port frees its share of the pool.
     lab.delete_at(band(1))?;
-    lab.until("the pool is given back", |lab| {
+    lab.until("an empty pool", |lab| {
         Ok(lab
             .phantoms()?
             .iter()

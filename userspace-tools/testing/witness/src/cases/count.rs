@@ -16,10 +16,10 @@ use crate::{
 
 pub const CASES: &[Case] = &[
     // A counter missed on any path; a color counted as another.
-    ("a mix of everything, held and released", mix),
+    ("mixed packets, held and released, are counted", mix),
     // A drop reported to the sender but not counted, or the reverse.
     (
-        "the sender learns of each drop, and of no other",
+        "the sender is notified of each drop and of nothing else",
         sender_learns,
     ),
     // Time counted while the port is empty, or not counted while it has a queue.
@@ -68,7 +68,7 @@ fn compare_colors(account: &Account, port: &Port) -> Result<()> {
         equal(&format!("bytes_{of}"), accepted, taken)?;
         let sent = account.sent.iter().filter(|r| color(r) == of).count();
         equal(&format!("packets_{of}"), packets, (sent - missing) as u64)?;
-        ensure!(drops > 0, "no {of} packet was dropped: nothing is shown");
+        ensure!(drops > 0, "no {of} packet was dropped");
     }
     Ok(())
 }
@@ -122,14 +122,17 @@ fn mix(lab: &mut Lab) -> Result<()> {
 
     lab.release(100_000_000)?;
     let (account, port) = lab.balance(0)?;
-    ensure!(!account.marked.is_empty(), "nothing was marked");
+    ensure!(!account.marked.is_empty(), "no packet was marked");
     let x = &port.x;
     equal(
         "drops_limit + drops_color",
         x.drops_limit + x.drops_color,
         port.state.drops,
     )?;
-    ensure!(x.drops_limit > 0 && x.drops_color > 0, "not every cause");
+    ensure!(
+        x.drops_limit > 0 && x.drops_color > 0,
+        "no drops of one cause"
+    );
     compare_colors(&account, &port)?;
     // The witness distinguishes eleven ports, two IP versions, two protocols and four DSCPs.
     let flows = lab.before.flows()?.len();
@@ -157,7 +160,7 @@ fn sender_learns(lab: &mut Lab) -> Result<()> {
     })?;
     lab.release(0)?;
     let (_, port) = lab.balance(0)?;
-    ensure!(refused > 0, "nothing was refused");
+    ensure!(refused > 0, "no packet was refused");
     equal("drops", port.state.drops, refused)
 }
 
@@ -179,15 +182,15 @@ fn busy(lab: &mut Lab) -> Result<()> {
         let start_ns = lab.before.records()?[0].at_ns;
         let end_ns = lab.after.records()?[2].at_ns;
         let second = lab.sender.over_ns(lab.sender.number() - 1);
-        let second_ns = second.context("two were sent")?;
+        let second_ns = second.context("no second packet")?;
         least_ns += start_ns + 2 * BYTES * 1_000_000_000 / RATE - second_ns;
         most_ns += end_ns - start_ns;
     }
     let busy_ns = lab.look()?.x.busy_ns;
-    println!("# busy for {busy_ns} ns, by the witness {least_ns} to {most_ns}");
+    println!("# busy for {busy_ns} ns, witness {least_ns} to {most_ns} ns");
     ensure!(
         (least_ns..=most_ns).contains(&busy_ns),
-        "busy for {busy_ns} ns, by the witness {least_ns} to {most_ns}"
+        "busy for {busy_ns} ns, witness {least_ns} to {most_ns} ns"
     );
     Ok(())
 }

@@ -15,17 +15,17 @@ use crate::{
 
 pub const CASES: &[Case] = &[
     // The wrong half of a class id; a filter that is not called.
-    ("u32 chooses the colour", u32_filter),
-    ("flower chooses the colour", flower),
-    ("a BPF program chooses the colour", bpf),
+    ("u32 selects the color", u32_filter),
+    ("flower selects the color", flower),
+    ("a BPF program selects the color", bpf),
     // A filter called against the configuration.
-    ("without color filter nobody asks", not_asked),
+    ("filters are not called without color filter", not_asked),
     // A dropped packet that no counter has, or that is freed twice.
-    ("an action that drops is a drop", drop),
+    ("an action that drops counts as a drop", drop),
     // A stolen packet counted as lost.
-    ("an action that steals is no drop", steal),
+    ("an action that steals does not count as a drop", steal),
     // A filter that outlives its qdisc.
-    ("filters go with the port, under a held queue", gone),
+    ("filters are deleted with a port that holds packets", gone),
 ];
 
 fn options() -> Options {
@@ -46,7 +46,7 @@ fn three_colors(lab: &mut Lab, kind: Kind) -> Result<()> {
     let x = port.x;
     // Packets without a match are green.
     equal(
-        "bytes by colour",
+        "bytes by color",
         [x.bytes_green, x.bytes_yellow, x.bytes_red],
         [3 * (100 + 800), 3 * 200, 3 * 400],
     )
@@ -111,7 +111,7 @@ fn drop(lab: &mut Lab) -> Result<()> {
         account.missing.iter().all(|r| r.destination_port == 7),
         "other packets were dropped"
     );
-    equal("the sender was told of", refused, 15)
+    equal("drops reported to the sender", refused, 15)
 }
 
 fn steal(lab: &mut Lab) -> Result<()> {

@@ -22,13 +22,16 @@ pub const CASES: &[Case] = &[
         split(lab, Kind::Tcp4)
     }),
     // A GSO packet split despite the option, or counted without the headers of its segments.
-    ("whole: a bundle stays one", whole),
+    ("whole: a bundle is not split", whole),
     // A mark on the whole GSO packet instead of a segment.
-    ("split: a mark is one segment's", one_mark),
+    ("split: each segment is marked separately", one_mark),
     // Segments refused despite room; a loss of all reported to the sender.
-    ("split: a queue takes the segments that fit", partly),
-    ("whole: a queue takes all of it or nothing", all_or_nothing),
-    ("auto: split while marking, whole else", auto),
+    ("split: a queue accepts the segments that fit", partly),
+    (
+        "whole: a queue accepts the whole bundle or nothing",
+        all_or_nothing,
+    ),
+    ("auto: split while marking, whole otherwise", auto),
     // Length of the GSO packet in the phantom queue.
     (
         "phantom counts the bytes on the wire, split and whole",

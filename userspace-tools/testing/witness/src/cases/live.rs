@@ -25,27 +25,24 @@ use crate::{
 
 pub const CASES: &[Case] = &[
     // Packets lost or counted again by a change.
-    ("every option changed under traffic loses nothing", change),
-    // Occupancy of colors or pool reset by a change.
     (
-        "a change keeps the bytes that are queued in its counts",
-        change_held,
+        "changing every option under traffic loses no packet",
+        change,
     ),
+    // Occupancy of colors or pool reset by a change.
+    ("a change keeps the counts of queued bytes", change_held),
     // A port that stays slow until the current packet has left.
     (
-        "a faster rate ends the wait for a slower one at once",
+        "a faster rate applies to waiting packets at once",
         change_rate,
     ),
     // A partial change.
-    (
-        "a refused change leaves everything as it was",
-        refused_change,
-    ),
+    ("a refused change changes no option", refused_change),
     // A reset after which the port still counts packets.
-    ("reset: what was held is gone from every count", reset_held),
+    ("reset removes held packets from every count", reset_held),
     ("reset under traffic, ten times", reset_traffic),
     // Packets of a deleted queue; a pool that stays occupied.
-    ("delete: what was held is gone, and only that", delete_held),
+    ("delete loses only the held packets", delete_held),
     ("delete and add under traffic, ten times", delete_traffic),
     ("replace by another port under traffic", replace_traffic),
 ];
@@ -62,7 +59,7 @@ fn under_traffic(lab: &mut Lab, work: impl FnOnce(&mut Lab) -> Result<()>) -> Re
         stop.store(true, Relaxed);
         let sent = traffic
             .join()
-            .unwrap_or_else(|_| Err(anyhow!("the sender died")));
+            .unwrap_or_else(|_| Err(anyhow!("the sender panicked")));
         (outcome, sent)
     });
     lab.sender = sender;
@@ -239,7 +236,7 @@ fn change(lab: &mut Lab) -> Result<()> {
     );
     ensure!(
         port.state.drops > 0 && !account.marked.is_empty(),
-        "too little traffic to tell"
+        "too little traffic"
     );
     let used = port.x.pool_used_bytes;
     equal("the pool of an empty port", used, 0)
@@ -294,7 +291,7 @@ fn change_rate(lab: &mut Lab) -> Result<()> {
             ..Options::default()
         })?;
         lab.sender.send_all(3, &Frame::new(1_000))?;
-        lab.until("the first packet passes", |lab| {
+        lab.until("the first packet to pass", |lab| {
             Ok(lab.after.total()?.packets == 1)
         })?;
         equal("packets queued", lab.look()?.state.backlog_packets, 2)?;
@@ -326,7 +323,7 @@ fn refused_change(lab: &mut Lab) -> Result<()> {
         .change();
     let said = refusal(lab.try_request(request))?;
     equal(
-        "what the kernel says",
+        "the kernel's error",
         said.as_str(),
         "pmin must not exceed pmax",
     )?;

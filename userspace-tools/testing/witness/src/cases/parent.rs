@@ -19,7 +19,7 @@ pub const CASES: &[Case] = &[
     ("htb", |lab| child(lab, HTB)),
     ("tbf", |lab| child(lab, TBF)),
     ("prio", |lab| child(lab, PRIO)),
-    ("mq, each queue its own port", mq),
+    ("mq with a port for each queue", mq),
     // A peeked packet counted nowhere.
     ("below a throttled tbf, which peeks", peeked),
 ];
@@ -40,7 +40,7 @@ fn same_backlog(lab: &mut Lab, when: &str) -> Result<()> {
     let port = lab.look()?.state;
     let parent = find(lab, PARENT)?;
     equal(
-        &format!("{when}: parent's packets and bytes, and the port's"),
+        &format!("{when}: packets and bytes of parent and port"),
         (parent.backlog_packets, parent.backlog_bytes),
         (port.backlog_packets, port.backlog_bytes),
     )
@@ -116,7 +116,7 @@ fn child(lab: &mut Lab, parent: &[&str]) -> Result<()> {
     // The parent's behavior without a child is not under test.
     lab.tc("qdisc replace dev DEV parent 1:1 pfifo")?;
     lab.sender.send_all(5, &Frame::new(500))?;
-    lab.until("packets pass without the port", |lab| {
+    lab.until("packets to pass without the port", |lab| {
         Ok(lab.after.total()?.packets == 1 + 5)
     })
 }
@@ -177,7 +177,7 @@ fn mq(lab: &mut Lab) -> Result<()> {
         (parent.backlog_packets, parent.backlog_bytes),
         (queued, queued * 300),
     )?;
-    ensure!(passed >= 1, "nothing passed");
+    ensure!(passed >= 1, "no packet passed");
     Ok(())
 }
 

@@ -48,7 +48,7 @@ fn rate_of(lab: &mut Lab, exact: bool) -> Result<u64> {
     }
     // Queued packets must leave in time.
     let rate = slowest.max(100_000);
-    println!("# the trees let through {rate} bytes/s");
+    println!("# the trees pass {rate} bytes/s");
     Ok(rate)
 }
 
@@ -247,7 +247,7 @@ fn put(lab: &mut Lab, verb: &str, place: Handle, number: u16, child: &Child) -> 
                 "add" => port.add(),
                 "replace" => port.replace(),
                 "change" => port.change(),
-                _ => bail!("no such verb: {verb}"),
+                _ => bail!("unknown verb: {verb}"),
             };
             lab.request(request)
         }
@@ -295,7 +295,7 @@ impl Tree {
             }
             last = now;
         }
-        bail!("the tree does not hold still")
+        bail!("the tree keeps changing")
     }
 
     /// Counters that only packets change.
@@ -385,7 +385,7 @@ fn counts_bytes(qdisc: &QdiscState) -> bool {
 
 /// Waits until nothing is queued, and returns the tree.
 fn drained(lab: &mut Lab) -> Result<Tree> {
-    lab.until("nothing is queued at any level", |lab| {
+    lab.until("empty queues at every level", |lab| {
         Ok(Tree(lab.qdiscs()?).is_empty())
     })
     .with_context(|| backlogs(lab))?;
@@ -529,7 +529,7 @@ fn books(
     )?;
     ensure!(
         rest.queued() == 0 && rest.drops() > 0,
-        "nothing was dropped"
+        "no packet was dropped"
     );
     Ok(sent_bytes)
 }
@@ -568,7 +568,7 @@ fn ways() -> Vec<Way> {
     vec![
         busy("drops at enqueue", red(MarkAt::Enqueue), Load::plain),
         busy("drops at dequeue", red(MarkAt::Dequeue), Load::plain),
-        busy("drops for lack of room", unmarked(20_000), Load::plain),
+        busy("drops at the limit", unmarked(20_000), Load::plain),
         busy(
             "drops segments at dequeue",
             Options {
@@ -578,7 +578,7 @@ fn ways() -> Vec<Way> {
             Load::bundles,
         ),
         busy(
-            "drops segments for lack of room",
+            "drops segments at the limit",
             Options {
                 gso: Some(Gso::Split),
                 ..unmarked(20_000)
@@ -586,7 +586,7 @@ fn ways() -> Vec<Way> {
             Load::bundles,
         ),
         busy(
-            "drops by colour",
+            "drops by color",
             Options {
                 color_source: Some(ColorSource::Dscp),
                 dscp_red: Some(1 << 8),
@@ -596,7 +596,7 @@ fn ways() -> Vec<Way> {
             colored,
         ),
         busy(
-            "drops for lack of room in the pool",
+            "drops at the pool's limit",
             Options {
                 pool: Some("parents".into()),
                 pool_limit_bytes: Some(40_000),
@@ -605,7 +605,7 @@ fn ways() -> Vec<Way> {
             Load::plain,
         ),
         Way {
-            name: "has nothing for its parent most of the time",
+            name: "returns no packet most of the time",
             child: phantom(Options {
                 rate_bytes_per_s: Some(200_000),
                 ..unmarked(20_000)
@@ -614,7 +614,7 @@ fn ways() -> Vec<Way> {
             keeps_busy: false,
         },
         Way {
-            name: "drops all but the last of the queue at dequeue",
+            name: "drops all queued packets but the last at dequeue",
             child: phantom(Options {
                 limit_bytes: Some(1_000_000),
                 min_ppm: Some(0),
@@ -680,7 +680,7 @@ fn each_event(trees: &Trees, lab: &mut Lab, ktap: &mut Ktap) {
             events(trees, lab, parent),
         );
         ktap.case(
-            &format!("{}: the namespace goes under traffic", parent.name),
+            &format!("{}: the namespace is deleted under traffic", parent.name),
             namespace_goes(trees, lab, parent),
         );
     }
@@ -765,7 +765,7 @@ fn device_down(trees: &Trees, lab: &mut Lab, parent: &Parent, child: &Child) -> 
     let down = Tree::read(lab)?;
     lab.set_link(true)?;
     down.check_backlogs("down")?;
-    ensure!(down.is_empty(), "a device that is down holds packets");
+    ensure!(down.is_empty(), "the device holds packets while it is down");
     load.send(lab)?;
     Tree::read(lab)?.check_backlogs("up again")?;
     passes(lab).context("after the device was down")
@@ -791,7 +791,7 @@ fn namespace_goes(trees: &Trees, lab: &mut Lab, parent: &Parent) -> Result<()> {
         Load::plain(3).send(lab)?;
         Tree::read(lab)?.check_backlogs("in the namespace")
     })?;
-    lab.until("the namespace is gone", |_| {
+    lab.until("deletion of the namespace", |_| {
         Ok(!fs::exists(format!("/run/netns/{GONE}"))?)
     })
 }
@@ -814,10 +814,7 @@ fn each_mistake(trees: &Trees, lab: &mut Lab, ktap: &mut Ktap) {
                 let all: Vec<u32> = MISTAKES.collect();
                 mistakes(trees, lab, parent, &all).context("all")
             });
-        ktap.case(
-            &format!("{}: a child that makes mistakes", parent.name),
-            outcome,
-        );
+        ktap.case(&format!("{}: an erroneous child", parent.name), outcome);
     }
 }
 
@@ -835,7 +832,7 @@ fn drained_by_kicks(lab: &mut Lab) -> Result<u64> {
         }
         lab.sender.send(&frame())?;
     }
-    bail!("packets stay: {}", backlogs(lab))
+    bail!("packets stay queued: {}", backlogs(lab))
 }
 
 fn mistakes(trees: &Trees, lab: &mut Lab, parent: &Parent, mistakes: &[u32]) -> Result<()> {
@@ -950,14 +947,14 @@ fn one_phantom_queue(lab: &mut Lab, mq: &str, mark_at: MarkAt) -> Result<()> {
     ensure!(used >= 3, "queues used: {:?}", four.sent_packets);
     ensure!(
         one.marked > 100 && within_2_percent(four.marked, one.marked),
-        "four queues mark {} packets, one {}",
+        "four queues mark {} packets, one queue {}",
         four.marked,
         one.marked
     );
     for bytes in &four.occupancy_bytes {
         ensure!(
             *bytes > 100_000 && within_2_percent(*bytes, one.occupancy_bytes[0]),
-            "after the drain {:?} bytes, of one queue {:?}",
+            "{:?} bytes after the drain, {:?} with one queue",
             four.occupancy_bytes,
             one.occupancy_bytes
         );
@@ -989,7 +986,7 @@ fn each_mq(lab: &mut Lab, ktap: &mut Ktap) {
             let outcome = lab
                 .clear()
                 .and_then(|()| one_phantom_queue(lab, setup, mark_at));
-            let name = format!("{name}: four ports have one phantom queue, marks at {when}");
+            let name = format!("{name}: four ports share one phantom queue, marks at {when}");
             ktap.case(&name, outcome);
         }
     }

@@ -20,19 +20,22 @@ use crate::{
 
 pub const CASES: &[Case] = &[
     // A lost remainder: each of 900 drains would cost up to a byte.
-    ("an odd rate, 900 packets: no drift", no_drift),
-    // An empty counter that becomes negative and undercounts the next packet.
-    ("it empties, rests, and starts from nothing", floor),
-    // A counter that exceeds its cap, or a cap that affects later packets.
-    ("it stops at its cap, and drains from there", cap),
-    // Dropped packets that are not counted.
-    ("packets that are dropped enter it too", dropped_enter),
-    // A pure ACK that is counted, or data that is not.
-    ("count-acks off leaves out pure ACKs only", count_acks),
-    // An old rate applied to new time, or the reverse.
-    ("change: each rate for its own time", change_of_rate),
     (
-        "drain x line-rate, else rate: phantom_drain_bytes_per_s",
+        "the counter does not drift in 900 packets at an odd rate",
+        no_drift,
+    ),
+    // An empty counter that becomes negative and undercounts the next packet.
+    ("an empty counter rests at 0", floor),
+    // A counter that exceeds its cap, or a cap that affects later packets.
+    ("a counter at its cap drains from the cap", cap),
+    // Dropped packets that are not counted.
+    ("dropped packets count", dropped_enter),
+    // A pure ACK that is counted, or data that is not.
+    ("count-acks off excludes pure ACKs only", count_acks),
+    // An old rate applied to new time, or the reverse.
+    ("a changed rate applies from the change on", change_of_rate),
+    (
+        "phantom_drain_bytes_per_s is drain x line-rate, else drain x rate",
         drain_rate,
     ),
 ];
@@ -86,7 +89,7 @@ fn bounds(lab: &mut Lab, rate: u64, limit_bytes: u64, asked_ns: [u64; 2]) -> Res
         let over_ns = lab
             .sender
             .over_ns(record.number)
-            .context("nobody sent it")?;
+            .context("unknown packet")?;
         low.add(record.at_ns, record.bytes);
         high.add(over_ns, record.bytes);
     }
@@ -103,15 +106,15 @@ fn compare(lab: &mut Lab, what: &str, rate: u64, limit_bytes: u64) -> Result<u64
     let shown = lab.look()?.x.phantom_bytes;
     let answered_ns = now_ns()?;
     let [low, high] = bounds(lab, rate, limit_bytes, [asked_ns, answered_ns])?;
-    println!("# {what}: counter {shown}, model {low} to {high}");
+    println!("# {what}: counter {shown}, model {low} to {high} bytes");
     ensure!(
         (low..=high).contains(&shown),
-        "{what}: the counter is at {shown}, the model at {low} to {high}"
+        "{what}: counter {shown}, model {low} to {high} bytes"
     );
     if time_is_virtual()? {
         ensure!(
             high - low <= 3,
-            "{what}: {low} to {high} is more than time leaves open"
+            "{what}: the model's range of {low} to {high} bytes is too wide"
         );
     }
     Ok(shown)
@@ -192,9 +195,9 @@ fn dropped_enter(lab: &mut Lab) -> Result<()> {
     })?;
     for _ in 0..50 {
         let fate = lab.sender.send(&Frame::new(5_000))?;
-        ensure!(fate == Fate::Refused, "5000 bytes went into 1000");
+        ensure!(fate == Fate::Refused, "a queue of 1000 bytes accepted 5000");
     }
-    compare(lab, "50 that were dropped", ODD_RATE, LIMIT_BYTES)?;
+    compare(lab, "50 dropped packets", ODD_RATE, LIMIT_BYTES)?;
     let (account, _) = lab.balance(0)?;
     equal("missing", account.missing.len(), 50)
 }
@@ -212,7 +215,7 @@ fn count_acks(lab: &mut Lab) -> Result<()> {
             .send_all(1, &Frame::new(1_054).kind(Kind::Tcp4))?;
         lab.sender.send_all(1, &Frame::new(70))?;
         equal(
-            "the most that was counted",
+            "highest count",
             lab.look()?.x.phantom_max_bytes,
             ack_bytes + 1_054 + 70,
         )?;
@@ -242,7 +245,7 @@ fn change_of_rate(lab: &mut Lab) -> Result<()> {
     println!("# from {first} at {ODD_RATE} to {shown} at {FAST}: model {low} to {high}");
     ensure!(
         (low..=high).contains(&shown),
-        "the counter is at {shown}, the model at {low} to {high}"
+        "counter {shown}, model {low} to {high} bytes"
     );
     equal(
         "phantom_drain_bytes_per_s",

@@ -18,39 +18,57 @@ use crate::{
 
 pub const CASES: &[Case] = &[
     // A wrong ramp, the threshold of the wrong queue, or a decision that counts the packet itself.
-    ("phantom at enqueue is on the line", phantom_at_enqueue),
-    ("phantom at dequeue is on the line", phantom_at_dequeue),
-    ("physical at enqueue is on the line", physical_at_enqueue),
-    // A backlog read before the packet has left it.
-    ("physical at dequeue is on the line", physical_at_dequeue),
-    // One random number for both decisions, or a mark counted under another cause.
-    ("either: 1 - (1 - p)(1 - q), by cause", either),
-    ("both: pq", both),
-    // >= instead of >, or an extra packet length, at either end of the ramp.
-    ("phantom: a step is at its byte", phantom_step),
     (
-        "physical: a step is at its byte, at enqueue",
+        "phantom at enqueue marks with the configured probability",
+        phantom_at_enqueue,
+    ),
+    (
+        "phantom at dequeue marks with the configured probability",
+        phantom_at_dequeue,
+    ),
+    (
+        "physical at enqueue marks with the configured probability",
+        physical_at_enqueue,
+    ),
+    // A backlog read before the packet has left it.
+    (
+        "physical at dequeue marks with the configured probability",
+        physical_at_dequeue,
+    ),
+    // One random number for both decisions, or a mark counted under another cause.
+    (
+        "either marks with probability 1 - (1 - p)(1 - q), by cause",
+        either,
+    ),
+    ("both marks with probability pq", both),
+    // >= instead of >, or an extra packet length, at either end of the ramp.
+    (
+        "phantom: a step threshold is exact to the byte",
+        phantom_step,
+    ),
+    (
+        "physical: a step threshold is exact to the byte, at enqueue",
         physical_step_at_enqueue,
     ),
     (
-        "physical: a step is at its byte, at dequeue",
+        "physical: a step threshold is exact to the byte, at dequeue",
         physical_step_at_dequeue,
     ),
     // Marks that no endpoint understands.
     (
-        "what is Not-ECT, CE or no IP is chosen and not marked",
+        "Not-ECT, CE and non-IP packets are chosen, but not marked",
         unmarkable,
     ),
     // A drop not counted as such, or a drop of an ECT packet.
     (
-        "ecn-drop drops what is Not-ECT, at enqueue",
+        "ecn-drop drops Not-ECT packets at enqueue",
         ecn_drop_at_enqueue,
     ),
     (
-        "ecn-drop drops what is Not-ECT, at dequeue",
+        "ecn-drop drops Not-ECT packets at dequeue",
         ecn_drop_at_dequeue,
     ),
-    ("mark none marks nothing", none),
+    ("mark none marks no packet", none),
 ];
 
 /// Both ramps rise from 1 to 9 MB.
@@ -296,7 +314,7 @@ fn expect_marks(lab: &Lab, account: &Account, expected: &[bool]) -> Result<()> {
         let marked = account.marked.binary_search(&number).is_ok();
         ensure!(
             marked == *expected,
-            "packet {number} of {first} to {}: marked {marked}, not {expected}",
+            "packet {number} of {first} to {}: marked {marked}, expected {expected}",
             lab.sender.number()
         );
     }
@@ -314,7 +332,7 @@ fn phantom_step(lab: &mut Lab) -> Result<()> {
             };
             (!account.as_ref().is_ok_and(slow)).then_some(account)
         });
-        let account = account.context("this machine sends 85 packets in no second")??;
+        let account = account.context("this machine needs more than a second for 85 packets")??;
         expect_marks(lab, &account, &[false, marked])?;
     }
     Ok(())
@@ -414,9 +432,9 @@ fn unmarkable(lab: &mut Lab) -> Result<()> {
         lab.drain()?;
         let (account, port) = lab.balance(0)?;
         equal("marked", port.x.marked(), marks)?;
-        equal("CE by the witness", account.marked.len() as u64, marks)?;
+        equal("CE at the witness", account.marked.len() as u64, marks)?;
         equal("would_mark", port.x.would_mark, 4 * 4 * 5)?;
-        equal("no IP", lab.after.total()?.no_ip, 20)?;
+        equal("non-IP", lab.after.total()?.no_ip, 20)?;
         // ECN codepoints of IPv4, IPv6 and TCP by the witnesses before and after the port.
         equal("before", lab.before.total()?.ecn, [15; 4])?;
         equal("after", lab.after.total()?.ecn, [15, 0, 0, 45])?;

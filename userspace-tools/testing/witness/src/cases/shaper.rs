@@ -22,7 +22,7 @@ pub const CASES: &[Case] = &[
     ("an odd rate", |lab| rate(lab, 2_999_957, 450)),
     // A missing overhead or minimum, or one taken for the other.
     ("overhead is charged for each packet", overhead),
-    ("mpu is the least that is charged", mpu),
+    ("mpu is the least charge of a packet", mpu),
     // Credit for idle time.
     ("an idle port saves no credit", idle),
 ];
@@ -165,7 +165,7 @@ fn idle(lab: &mut Lab) -> Result<()> {
         let took_ns = received[3].at_ns - sent[0].at_ns;
         ensure!(
             took_ns >= 30_000_000,
-            "four packets took {took_ns} ns, not 30 ms"
+            "four packets took {took_ns} ns, expected 30 ms"
         );
     }
     Ok(())

@@ -27,7 +27,7 @@ use crate::{
 
 pub const CASES: &[Case] = &[
     // A tag taken for an IP header: marks change the VLAN, and colors come from it.
-    ("of a packet with two tags, IP is marked", forwarded),
+    ("IP behind two VLAN tags is marked", forwarded),
 ];
 
 const IN: &str = "tag0";
@@ -51,7 +51,7 @@ fn receive(file: &mut File) -> Result<Vec<u8>> {
     loop {
         let mut waiting = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
         if poll(&mut waiting, PollTimeout::from(5_000u16))? == 0 {
-            bail!("it does not arrive");
+            bail!("the packet did not arrive");
         }
         let n = file.read(&mut bytes)?;
         if bytes.starts_with(&TO) {

@@ -187,11 +187,11 @@ fn default_mq() -> Result<()> {
             bytes
                 .iter()
                 .all(|one| *one + drained_bytes + ROUNDING_BYTES >= TRAFFIC_BYTES),
-            "{bytes:?}, and {drained_bytes} that drained"
+            "{bytes:?}, drained {drained_bytes}"
         );
         return Ok(());
     }
-    bail!("the machine is too slow")
+    bail!("this machine is too slow")
 }
 
 fn drain_ppm(ppm: u32) -> Options {
@@ -250,16 +250,16 @@ fn no_word() -> Result<()> {
 pub fn run_all(ktap: &mut Ktap) -> Result<()> {
     let before = set_of_the_first_namespace(DEFAULT_QDISC, phantom::KIND)?;
     ktap.case(
-        "the default mq of a device: its ports have one phantom queue",
+        "default mq: all ports share one phantom queue",
         default_mq(),
     );
     set_of_the_first_namespace(DEFAULT_QDISC, &before)?;
     ktap.case(
-        "mq: with another speed the user's last word holds",
+        "mq: the user's latest setting survives a speed change",
         last_word(),
     );
     ktap.case(
-        "mq: a port without a line rate leaves that of the others alone",
+        "mq: a port without a line rate keeps that of the others",
         no_word(),
     );
     Ok(())
