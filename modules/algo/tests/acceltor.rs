@@ -21,7 +21,7 @@ fn days(racks: u16) -> NonZeroU64 {
 }
 
 #[test]
-fn the_calendar_rotates_as_the_night_starts() {
+fn the_calendar_rotates_at_the_start_of_the_night() {
     let at = |now_ns| schedule(50).at(now_ns).unwrap();
     let told = |now_ns| {
         (
@@ -41,7 +41,7 @@ fn the_calendar_rotates_as_the_night_starts() {
 }
 
 #[test]
-fn a_packet_is_over_before_the_day_is() {
+fn a_packet_must_end_before_the_day() {
     let at = |now_ns| schedule(50).at(now_ns).unwrap();
     assert!(at(239 * US).ends_by_day(US));
     assert!(!at(239 * US).ends_by_day(US + 1));
@@ -49,7 +49,7 @@ fn a_packet_is_over_before_the_day_is() {
 }
 
 #[test]
-fn before_the_base_time_there_is_no_day() {
+fn no_day_precedes_the_base_time() {
     let with = |base_ns, lead_ns| Schedule {
         base_ns,
         lead_ns,
@@ -111,7 +111,7 @@ fn an_elephant_with_a_circuit_goes_to_its_queue() {
 }
 
 #[test]
-fn a_round_trip_before_its_day_an_elephant_is_accelerated_and_then_waits() {
+fn an_elephant_is_accelerated_until_a_round_trip_before_its_day() {
     // Day 1 starts at 260 us.
     assert_eq!(placed(Policy::AccelTor, 200, 1), Place::Low);
     let moment = schedule(50).at(200 * US + 1).unwrap();
@@ -133,7 +133,7 @@ fn an_elephant_k_days_before_its_day_is_dropped() {
 }
 
 #[test]
-fn the_baselines_place_elephants_otherwise() {
+fn baseline_policies_place_elephants_differently() {
     assert_eq!(placed(Policy::Blocking, 0, 20), Place::Queue(20));
     assert_eq!(placed(Policy::Blocking, 0, 0), Place::Queue(0));
     assert_eq!(placed(Policy::Unblocking, 0, 0), Place::Queue(0));
@@ -191,7 +191,7 @@ fn model(
 }
 
 #[test]
-fn places_are_those_of_an_independent_model() {
+fn places_match_an_independent_model() {
     let mut rng = Rng::new(21);
     for _ in 0..200_000 {
         let racks = rng.pick(&[2, 3, 8, 50, 72, 128]);
@@ -227,7 +227,7 @@ fn places_are_those_of_an_independent_model() {
 }
 
 #[test]
-fn a_sketch_never_counts_less_than_was_sent() {
+fn a_sketch_never_undercounts() {
     let mut rng = Rng::new(3);
     let mut cells = vec![0; Sketch::CELLS];
     let mut sent: HashMap<u64, u32> = HashMap::new();
@@ -289,7 +289,7 @@ impl Owned {
 }
 
 #[test]
-fn a_rack_has_so_many_elephants_and_no_more() {
+fn the_number_of_elephants_of_a_rack_is_limited() {
     let mut owned = Owned::new(4, 3);
     let mut table = owned.lent();
     assert!(table.insert(1 << 32, 1, 2, 0).is_some());
@@ -303,7 +303,7 @@ fn a_rack_has_so_many_elephants_and_no_more() {
 }
 
 #[test]
-fn an_idle_elephant_leaves() {
+fn an_idle_elephant_is_removed() {
     let mut owned = Owned::new(4, 2);
     let mut table = owned.lent();
     let one = NonZeroU64::MIN;
@@ -321,7 +321,7 @@ fn an_idle_elephant_leaves() {
 }
 
 #[test]
-fn the_table_is_a_map_whatever_comes_and_goes() {
+fn the_table_matches_a_map_under_random_changes() {
     let mut rng = Rng::new(7);
     for _ in 0..50 {
         let racks = rng.within(2, 9);

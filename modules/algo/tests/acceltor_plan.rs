@@ -22,7 +22,7 @@ fn plan(network: &Network) -> Plan {
 }
 
 #[test]
-fn the_example_of_section_three() {
+fn the_plan_of_section_3_matches_the_paper() {
     // III-C and III-E: RTT 30 us, n = 8.
     let plan = plan(&network(240, 20, 30, 30, 50));
     assert_eq!(plan.round_trips_per_day, 8);
@@ -37,7 +37,7 @@ fn the_example_of_section_three() {
 }
 
 #[test]
-fn the_network_of_the_evaluation() {
+fn the_plan_of_the_evaluation_matches_the_paper() {
     let plan_of_50 = plan(&Network::PAPER);
     assert_eq!(plan_of_50.round_trips_per_day, 4);
     assert_eq!(plan_of_50.accelerated_round_trips, 2);
@@ -101,7 +101,7 @@ fn host(network: &Network, hz: u64, scale: u64) -> HostPlan {
 }
 
 #[test]
-fn what_timers_of_linux_make_of_it() {
+fn linux_timers_round_the_plan() {
     let paper = Network::PAPER;
     let of = |hz, scale| {
         let it = host(&paper, hz, scale);
@@ -206,7 +206,7 @@ fn model_accelerated(n: u128) -> Option<u128> {
 }
 
 #[test]
-fn plans_are_those_of_rational_arithmetic() {
+fn plans_match_rational_arithmetic() {
     let mut rng = Rng::new(10);
     let mut planned = 0;
     for _ in 0..1_000_000 {

@@ -96,7 +96,7 @@ fn alpha_starts_at_one_and_follows_the_marked_fraction_per_rtt() {
 }
 
 #[test]
-fn the_wan_is_congested_when_even_the_least_rtt_of_a_round_exceeds_base_plus_t() {
+fn the_wan_is_congested_if_the_least_rtt_of_a_round_exceeds_base_plus_t() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     sim.acked(1, 1_500, 0);
     sim.rtt_us = INTER_US + 5_001;
@@ -184,7 +184,7 @@ fn mark_removes_alpha_times_f() {
 }
 
 #[test]
-fn f_exceeds_one_but_marks_remove_at_most_half() {
+fn marks_remove_at_most_half_if_f_exceeds_one() {
     // F is 4 x 75 kB / (25 kB + 75 kB) = 3.
     for (alpha, kept_bytes) in [(FRACTION_ONE / 8, 62_500), (FRACTION_ONE / 4, 50_000)] {
         let mut sim = Sim::new(INTRA_US, 100_000);
@@ -196,7 +196,7 @@ fn f_exceeds_one_but_marks_remove_at_most_half() {
 }
 
 #[test]
-fn wan_congestion_removes_beta_and_the_larger_cut_wins() {
+fn wan_congestion_removes_beta_and_the_larger_cut_applies() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     sim.flow.wan_congested = Flag::SET;
     sim.flow.alpha = 0;
@@ -730,7 +730,7 @@ impl ParamSource for Host {
 
 /// The paper's testbed, and hosts of 10 and 100 Gbit/s: K in bytes and T in us.
 #[test]
-fn k_and_t_follow_from_the_link_or_are_set_by_hand() {
+fn k_and_t_follow_from_the_link_or_are_set() {
     let linux = Params::of(Profile::Linux);
     let is = |params: Params, rate_mbps, intra_rtt_us, k_bytes, t_us| {
         let host = Host(params, EgressDev::KnownSpeed(rate_mbps), intra_rtt_us);

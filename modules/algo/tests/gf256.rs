@@ -5,7 +5,7 @@ use super::*;
 use reed_solomon_erasure::galois_8;
 
 #[test]
-fn all_products_are_those_of_another_implementation() {
+fn products_match_another_implementation() {
     for a in 0..=u8::MAX {
         let table = Multiples::of(a);
         for b in 0..=u8::MAX {
@@ -147,7 +147,7 @@ fn twenty_eight_and_three_decode_every_loss_of_three() {
 }
 
 #[test]
-fn every_size_of_block_and_mixed_lengths() {
+fn blocks_of_every_size_and_mixed_lengths_decode() {
     let mut rng = Rng::new(3);
     for k in 1..=MAX_DATA {
         for y in 0..=MAX_PARITY {
@@ -182,7 +182,7 @@ impl Vectors for Wide {
 }
 
 #[test]
-fn vectors_and_words_give_the_same() {
+fn vectors_and_words_compute_the_same_parities() {
     let mut rng = Rng::new(4);
     for _ in 0..2_000 {
         let r = rng.within(0, MAX_PARITY as u64 - 1) as usize;
@@ -202,7 +202,7 @@ fn vectors_and_words_give_the_same() {
 }
 
 #[test]
-fn a_pair_is_both_parities() {
+fn a_pair_of_parities_equals_both_single_parities() {
     let mut rng = Rng::new(5);
     for round in 0..2_000 {
         let mut bytes = |most| -> Vec<u8> {
@@ -231,7 +231,7 @@ fn a_pair_is_both_parities() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_sizes_are_refused() {
     let none = None::<&mut NoVectors>;
     let mut row = [7; 10];
     assert!(!absorb(none, &mut row, 1, 10, &[1; 9]));

@@ -44,7 +44,7 @@ fn unknown_speed_leaves_the_delivered_rate() {
 }
 
 #[test]
-fn delivery_before_the_first_route_is_no_bound() {
+fn delivery_before_the_first_route_does_not_bound_the_rate() {
     let mut rate = LineRate::default();
     rate.update(EgressDev::NoRoute, Sample::OfNewWindow);
     rate.delivered(125_000, 1_000);

@@ -69,7 +69,7 @@ fn credit_is_kept_for_eight_round_trips() {
 }
 
 #[test]
-fn congestion_halves_it_once_a_round_trip_and_calm_gives_it_back() {
+fn congestion_halves_the_share_per_round_trip_and_its_absence_restores_it() {
     let mut credit = spent(8, 2);
     let mut now_us = 10_000;
     let mut seen = Vec::new();
@@ -118,7 +118,7 @@ fn one_long_delay_in_a_round_trip_is_congestion() {
 }
 
 #[test]
-fn congestion_takes_half_of_what_was_saved() {
+fn congestion_halves_the_saved_credit() {
     let mut credit = Credit::new(8, 2);
     credit.hear(10_000, RTT_US, 0, 0, true);
     assert_eq!((credit.affords(8), credit.percent()), (2, 50));
@@ -127,7 +127,7 @@ fn congestion_takes_half_of_what_was_saved() {
 }
 
 #[test]
-fn a_block_that_takes_longer_than_short_round_trips_is_paid() {
+fn a_block_longer_than_short_round_trips_is_paid() {
     let mut credit = spent(8, 2);
     let mut parities = 0;
     for packet in 1..=800 {

@@ -257,7 +257,7 @@ fn are_one(kind: Kind, freeze: Freeze, events: u32, seed: u64) -> Paths {
 }
 
 #[test]
-fn every_chooser_is_its_model() {
+fn every_chooser_matches_its_model() {
     let mut reroutes = 0;
     let mut freezes = 0;
     for kind in Kind::ALL {
@@ -290,7 +290,7 @@ fn of(kind: Kind) -> (Paths, Random, Time) {
 }
 
 #[test]
-fn names_and_numbers_go_both_ways() {
+fn names_and_numbers_convert_both_ways() {
     for (number, kind) in (0..).zip(Kind::ALL) {
         assert_eq!((Kind::of(number), kind as u8), (Some(kind), number));
         assert!(
@@ -308,7 +308,7 @@ fn names_and_numbers_go_both_ways() {
 }
 
 #[test]
-fn ops_uses_each_value_once_a_turn() {
+fn ops_uses_each_value_once_per_round() {
     let (mut paths, mut rng, time) = of(Kind::Ops);
     for _ in 0..3 {
         let mut seen: Vec<_> = (0..SPRAYED).map(|_| paths.next(&time, &mut rng)).collect();
@@ -318,7 +318,7 @@ fn ops_uses_each_value_once_a_turn() {
 }
 
 #[test]
-fn unolb_replaces_those_that_are_silent_and_no_idle_one() {
+fn unolb_replaces_silent_paths_and_keeps_idle_ones() {
     let (mut paths, mut rng, mut time) = of(Kind::Unolb);
     let before: Vec<_> = (0..10).map(|_| paths.next(&time, &mut rng)).collect();
     time.now_us += 10;
@@ -338,7 +338,7 @@ fn unolb_replaces_those_that_are_silent_and_no_idle_one() {
 }
 
 #[test]
-fn reps_recycles_the_oldest_and_frozen_uses_what_it_has() {
+fn reps_recycles_the_oldest_value_and_reuses_its_cache_while_frozen() {
     let (mut paths, mut rng, mut time) = of(Kind::Reps);
     for ev in [3, 5, 7] {
         paths.event(&time, &mut rng, Event::Good(ev));

@@ -200,7 +200,7 @@ fn red_grows_with_the_queue_and_not_with_the_random_number() {
 }
 
 #[test]
-fn red_follows_its_line() {
+fn red_matches_its_linear_probability() {
     const DRAWS: u64 = 1_000_000;
     let red = Red {
         min_bytes: 25_000,

@@ -61,7 +61,7 @@ fn reports(alone: &mut Alone) -> Vec<Report> {
 }
 
 #[test]
-fn every_loss_of_eight_and_two() {
+fn blocks_of_eight_and_two_decode_every_loss_of_two() {
     let lengths = [40, 90, 32, 500, 499, 33, 64, 100];
     let mut wire = blocks(config(8, 2), 1, &lengths);
     assert_eq!(wire.len(), 10);
@@ -167,7 +167,7 @@ fn a_single_parity_is_not_enough_for_table_1() {
 }
 
 #[test]
-fn any_order_any_block_and_duplicates_around_the_end_of_numbers() {
+fn reordered_and_duplicate_blocks_decode_across_the_number_wrap() {
     let mut rng = Rng::new(4);
     for seed in 0..300 {
         let (x, y) = rng.pick(&[(8, 2), (1, 0), (1, 1), (28, 3), (5, 3), (3, 1)]);
@@ -212,7 +212,7 @@ fn any_order_any_block_and_duplicates_around_the_end_of_numbers() {
 }
 
 #[test]
-fn what_is_in_order_goes_up_at_once() {
+fn packets_in_order_are_delivered_at_once() {
     let wire = blocks(config(8, 2), 1, &[50; 8]);
     let mut alone = alone(config(8, 2));
     give(&mut alone, &wire[0]);
@@ -225,7 +225,7 @@ fn what_is_in_order_goes_up_at_once() {
 }
 
 #[test]
-fn a_block_that_is_not_full_is_over_when_the_next_one_begins() {
+fn a_partial_block_ends_with_the_next_block() {
     let mut first = blocks(config(8, 2), 1, &[50; 3]);
     first.truncate(3);
     let mut alone = alone(config(8, 2));
@@ -253,7 +253,7 @@ fn reorder(alone: &mut Alone, wire: &[(Header, Vec<u8>)], us: u64) {
 }
 
 #[test]
-fn the_bound_follows_the_delays() {
+fn the_delay_bound_follows_measured_delays() {
     let mut alone = alone(config(1, 0));
     let bound = |alone: &Alone| alone.half.bound_us(&alone.config);
     assert_eq!(bound(&alone), UNKNOWN_BOUND_US as u32);
@@ -282,7 +282,7 @@ fn the_bound_follows_the_delays() {
 }
 
 #[test]
-fn blocks_of_which_nothing_came_are_gone_over() {
+fn lost_blocks_are_skipped() {
     let wire = blocks(config(1, 0), 1, &[50; 4]);
     let mut alone = alone(config(1, 0));
     give(&mut alone, &wire[0]);
@@ -305,7 +305,7 @@ fn blocks_of_which_nothing_came_are_gone_over() {
 }
 
 #[test]
-fn what_is_decoded_too_late_goes_up_nevertheless() {
+fn packets_decoded_late_are_delivered() {
     let wire = blocks(config(8, 2), 1, &[50; 8]);
     let mut alone = alone(config(8, 2));
     for packet in wire.iter().take(8).filter(|(header, _)| header.index != 3) {
@@ -329,7 +329,7 @@ fn what_is_decoded_too_late_goes_up_nevertheless() {
 }
 
 #[test]
-fn numbers_from_elsewhere_silence_no_channel() {
+fn foreign_block_numbers_do_not_stop_a_channel() {
     for (x, y) in [(8, 2), (1, 0)] {
         for jump in [1_000_000, u32::MAX - 1_000_000, 100, 3] {
             let mut alone = alone(config(x, y));
@@ -355,7 +355,7 @@ fn numbers_from_elsewhere_silence_no_channel() {
 }
 
 #[test]
-fn a_sender_that_begins_anew_costs_nothing_but_a_jump() {
+fn a_restarted_sender_costs_one_jump() {
     let mut alone = alone(config(8, 2));
     for packet in &blocks(config(8, 2), 1, &[50; 40]) {
         if packet.0.index != 1 && packet.0.index < 28 {
@@ -376,7 +376,7 @@ fn a_sender_that_begins_anew_costs_nothing_but_a_jump() {
 }
 
 #[test]
-fn too_much_that_waits_is_given_up() {
+fn too_many_waiting_packets_end_the_wait() {
     let mut config = config(1, 0);
     config.mtu = u16::MAX;
     let wire = blocks(config, 1, &[60_000; 200]);
@@ -389,7 +389,7 @@ fn too_much_that_waits_is_given_up() {
 }
 
 #[test]
-fn a_parity_that_lies_makes_no_packet() {
+fn a_forged_parity_decodes_no_packet() {
     let wire = blocks(config(8, 2), 1, &[50; 8]);
     let mut alone = alone(config(8, 2));
     for (i, (header, packet)) in wire.iter().enumerate() {
@@ -408,7 +408,7 @@ fn a_parity_that_lies_makes_no_packet() {
 }
 
 #[test]
-fn every_fourth_packet_is_answered_or_after_twenty_us() {
+fn feedback_is_sent_every_four_packets_or_twenty_us() {
     let wire = blocks(config(8, 2), 1, &[50; 8]);
     let mut alone = alone(config(8, 2));
     for (n, packet) in wire.iter().enumerate() {
@@ -429,7 +429,7 @@ fn every_fourth_packet_is_answered_or_after_twenty_us() {
 }
 
 #[test]
-fn any_packets_do_no_harm() {
+fn any_packets_cause_no_panic() {
     let mut rng = Rng::new(5);
     for _ in 0..60 {
         let (x, y) = rng.pick(&[(8, 2), (1, 0), (28, 3)]);
@@ -464,7 +464,7 @@ fn any_packets_do_no_harm() {
 }
 
 #[test]
-fn only_ip_is_ip() {
+fn only_ip_packets_are_recognized_as_ip() {
     assert!(is_ip(&ip(1, 1, 60)) && !is_ip(&ip(1, 1, 60)[..59]) && !is_ip(&[]));
     let mut six = vec![0; 48];
     six[0] = 0x60;
@@ -475,7 +475,7 @@ fn only_ip_is_ip() {
 }
 
 #[test]
-fn parities_are_waited_for_as_long_as_blocks_take() {
+fn the_wait_for_parities_follows_the_duration_of_blocks() {
     let wire = blocks(config(8, 2), 1, &[50; 80]);
     let mut alone = alone(config(8, 2));
     alone.half.spread_us = 10;

@@ -74,7 +74,7 @@ fn a_time_before_the_window_begins_no_other() {
 }
 
 #[test]
-fn a_longer_route_is_noticed_within_two_windows() {
+fn a_longer_route_raises_the_minimum_within_two_windows() {
     let mut samples = vec![(0, 14)];
     samples.extend((1..=210).map(|i| (i * 100, 2_000)));
     assert_eq!(after(&samples), Some(2_000));

@@ -93,7 +93,7 @@ fn after_the_echo_the_next_data_packet_is_important() {
 
 /// Rule 3.
 #[test]
-fn after_a_pause_it_is_the_last_of_the_burst() {
+fn after_a_pause_the_last_packet_of_the_burst_is_important() {
     let first = Outgoing {
         is_first: true,
         ..data(9_000, 2_000)
@@ -131,7 +131,7 @@ fn an_ack_ends_a_first_window_that_does_not_fill() {
 
 /// Rule 4: unmarked packets are examined only during a first window.
 #[test]
-fn plain_packets_matter_in_a_first_window_alone() {
+fn unmarked_packets_are_examined_in_the_first_window_only() {
     let plain = [None, Some(Mark::Control), Some(Mark::Unimportant)];
     let heavy = [Mark::Data, Mark::Echo, Mark::ClockData, Mark::ClockEcho];
     let mut flow = Flow::default();
@@ -168,7 +168,7 @@ fn the_first_ack_that_covers_the_important_packet_echoes_it() {
 
 /// Rule 5.
 #[test]
-fn a_byte_is_echoed_by_the_ack_that_is_for_it_alone() {
+fn a_clock_byte_is_echoed_by_its_own_ack() {
     let mut flow = Flow::default();
     assert_eq!(flow.clock_seq(), None);
     assert_eq!(flow.on_data_in(Mark::ClockData, 7, 8), Seen::Poll);
@@ -184,7 +184,7 @@ fn a_byte_is_echoed_by_the_ack_that_is_for_it_alone() {
 
 /// Another processor receives data while the earlier echo is sent.
 #[test]
-fn what_came_since_is_still_owed() {
+fn an_important_packet_received_since_is_still_owed_an_echo() {
     let mut flow = Flow::default();
     flow.on_data_in(Mark::Data, 0, 5_000);
     let Some(Action::SendEcho(owed)) = flow.poll(&params(), &unacked()) else {
@@ -209,7 +209,7 @@ fn other_marks_on_data_owe_nothing() {
 
 /// Rules 8 and 10: the proof first, then a byte.
 #[test]
-fn where_nothing_may_leave_a_byte_does() {
+fn a_clock_byte_is_sent_if_no_data_may_be_sent() {
     let mut flow = pending();
     let proof = Proof {
         sent_us: 1_000,
@@ -237,7 +237,7 @@ fn where_nothing_may_leave_a_byte_does() {
 
 /// Rule 8.
 #[test]
-fn a_timer_that_will_send_is_waited_for() {
+fn no_clock_byte_is_sent_before_a_timer_that_sends() {
     let mut flow = pending();
     flow.poll(&params(), &unacked());
     let held = Socket {
@@ -249,7 +249,7 @@ fn a_timer_that_will_send_is_waited_for() {
 
 /// Rule 3.
 #[test]
-fn nothing_is_sent_where_everything_is_acknowledged() {
+fn no_clock_byte_is_sent_if_all_data_are_acknowledged() {
     let mut flow = pending();
     assert_eq!(flow.poll(&params(), &Socket::default()), None);
     // The proof covered acknowledged packets only.
@@ -258,7 +258,7 @@ fn nothing_is_sent_where_everything_is_acknowledged() {
 
 /// Rule 9.
 #[test]
-fn a_lost_segment_goes_rather_than_a_byte() {
+fn a_lost_segment_is_sent_instead_of_a_clock_byte() {
     let lost = Socket {
         has_lost: true,
         ..unacked()
@@ -280,7 +280,7 @@ fn a_lost_segment_goes_rather_than_a_byte() {
 
 /// Rule 12.
 #[test]
-fn one_important_packet_is_in_flight_whatever_is_sent_again() {
+fn one_important_packet_is_in_flight_despite_retransmissions() {
     let mut flow = in_flight();
     let again = Outgoing {
         is_again: true,
@@ -291,7 +291,7 @@ fn one_important_packet_is_in_flight_whatever_is_sent_again() {
 
 /// Rule 15.
 #[test]
-fn an_important_packet_that_is_gone_is_replaced() {
+fn a_lost_important_packet_is_replaced() {
     let late = data(1_000 + STALE_MIN_US, 2_000);
     assert_eq!(in_flight().on_data(&params(), &late), Mark::Unimportant);
     let later = data(1_000 + STALE_MIN_US + 1, 2_000);
@@ -314,7 +314,7 @@ fn an_important_packet_that_is_gone_is_replaced() {
 
 /// Rule 16.
 #[test]
-fn an_echo_that_cannot_be_is_ignored() {
+fn an_impossible_echo_is_ignored() {
     let echo = Some(Mark::Echo);
     let bad = |ack: Incoming| {
         let mut flow = in_flight();
@@ -334,7 +334,7 @@ fn an_echo_that_cannot_be_is_ignored() {
 
 /// Rule 16, if two processors handle a connection.
 #[test]
-fn an_echo_may_come_behind_later_acks_and_before_tcp_knows_what_it_sent() {
+fn an_echo_may_follow_later_acks_and_precede_the_tcp_state() {
     let echo = Some(Mark::Echo);
     let overtaken = |una: u32| Incoming {
         una,
@@ -356,7 +356,7 @@ fn an_echo_may_come_behind_later_acks_and_before_tcp_knows_what_it_sent() {
 
 /// Rule 15: the echo of a replaced packet is late, once, and not forged.
 #[test]
-fn the_echo_of_what_was_replaced_is_late() {
+fn the_echo_of_a_replaced_packet_is_late() {
     let mut flow = in_flight();
     let later = data(1_000 + STALE_MIN_US + 1, 2_000);
     assert_eq!(flow.on_data(&params(), &later), Mark::Data);
@@ -377,7 +377,7 @@ fn the_echo_of_what_was_replaced_is_late() {
 /// Rule 16: a duplicated echo ends the wait for the next packet, whose own echo is then late and ends no
 /// wait.
 #[test]
-fn a_doubled_echo_leaves_one_important_packet_in_flight() {
+fn a_duplicate_echo_leaves_one_important_packet_in_flight() {
     let mut flow = in_flight();
     let seen = |flow: &mut Flow, acks: u32, reports: bool| {
         let echo = Incoming {
@@ -398,7 +398,7 @@ fn a_doubled_echo_leaves_one_important_packet_in_flight() {
 
 /// Rule 17: the sender's half ends, not the receiver's.
 #[test]
-fn who_gives_a_peer_up_still_echoes() {
+fn a_flow_that_abandoned_tlt_still_echoes() {
     let mut flow = in_flight();
     assert_eq!(flow.on_data_in(Mark::Data, 0, 500), Seen::Poll);
     flow.give_up();
@@ -410,7 +410,7 @@ fn who_gives_a_peer_up_still_echoes() {
 
 /// Rule 17.
 #[test]
-fn a_peer_that_never_echoes_is_left_after_two_timeouts() {
+fn a_peer_that_never_echoes_is_abandoned_after_two_timeouts() {
     assert!(!in_flight().is_deaf(1));
     assert!(in_flight().is_deaf(2));
     assert!(!pending().is_deaf(2));
@@ -426,7 +426,7 @@ fn a_peer_that_never_echoes_is_left_after_two_timeouts() {
 
 /// Rule 17.
 #[test]
-fn timeouts_that_nobody_watched_say_nothing_of_the_peer() {
+fn unobserved_timeouts_do_not_count() {
     let mut flow = pending();
     flow.watch(1);
     assert!(!flow.is_deaf(1));
@@ -447,7 +447,7 @@ fn timeouts_that_nobody_watched_say_nothing_of_the_peer() {
 
 /// Rule 17: with NFQUEUE, timeouts may come between two reads of their number.
 #[test]
-fn timeouts_between_two_looks_give_nobody_up() {
+fn timeouts_between_two_samples_do_not_abandon_the_peer() {
     let mut flow = pending();
     flow.watch(0);
     let mut packet = last(2_000, 2_000);
@@ -460,7 +460,7 @@ fn timeouts_between_two_looks_give_nobody_up() {
 
 /// Rule 17.
 #[test]
-fn a_byte_after_such_timeouts_gives_nobody_up() {
+fn a_clock_byte_after_unobserved_timeouts_does_not_abandon_the_peer() {
     for unwatched in 0..20 {
         let mut flow = pending();
         flow.on_clock(5_000, 1_000, unwatched);
@@ -481,7 +481,7 @@ fn a_byte_after_such_timeouts_gives_nobody_up() {
 
 /// Rule 17.
 #[test]
-fn a_peer_that_stops_echoing_is_left_after_eight_timeouts() {
+fn a_peer_that_stops_echoing_is_abandoned_after_eight_timeouts() {
     assert!(!pending().is_deaf(7));
     assert!(pending().is_deaf(8));
     // Timeouts before an echo do not count.
@@ -505,7 +505,7 @@ fn marks_are_found_by_their_dscp() {
 }
 
 #[test]
-fn defaults_are_of_local_use_and_replace_nobodys_mark() {
+fn default_dscps_are_for_local_use_and_marks_of_others_stay() {
     for mark in Mark::ALL {
         assert_eq!(mark.dscp(&params()) & 0b11, 0b11);
         assert!(Mark::may_replace(mark.dscp(&params()), &params()));
@@ -520,7 +520,7 @@ fn defaults_are_of_local_use_and_replace_nobodys_mark() {
 }
 
 #[test]
-fn a_full_queue_of_the_host_makes_the_window_smaller_once() {
+fn a_full_host_queue_reduces_the_window_once() {
     let mut flow = in_flight();
     flow.on_congestion();
     assert_eq!(flow.poll(&params(), &unacked()), Some(Action::Reduce));
@@ -649,7 +649,7 @@ fn at_most_one_important_packet_is_in_flight() {
 }
 
 #[test]
-fn any_input_is_survived() {
+fn any_input_causes_no_panic() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed);
         let params = Params::read(|_| rng.any() as u32);

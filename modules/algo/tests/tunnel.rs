@@ -146,7 +146,7 @@ fn all_in_order(net: &mut Net, each: u32) {
 }
 
 #[test]
-fn all_comes_in_order_whatever_the_chooser() {
+fn packets_arrive_in_order_with_any_chooser() {
     for (seed, paths) in (0..).zip(Chooser::ALL) {
         for (x, y) in [(8, 2), (1, 0)] {
             let mut config = config(x, y);
@@ -164,7 +164,7 @@ fn all_comes_in_order_whatever_the_chooser() {
 }
 
 #[test]
-fn paths_and_times_change_under_way() {
+fn paths_and_times_can_change_during_a_session() {
     let mut net = Net::new(config(8, 2), 3);
     talk(&mut net, 12);
     all_in_order(&mut net, 12);
@@ -210,7 +210,7 @@ fn once_each(net: &mut Net, at: usize) -> usize {
 }
 
 #[test]
-fn through_loss_duplicates_reordering_and_noise_most_comes_once() {
+fn most_packets_arrive_once_despite_loss_duplicates_reordering_and_noise() {
     let (mut recovered, mut sent, mut missing) = (0, 0, 0);
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
@@ -252,7 +252,7 @@ fn through_loss_duplicates_reordering_and_noise_most_comes_once() {
 }
 
 #[test]
-fn noise_changes_nothing() {
+fn noise_does_not_change_the_session() {
     let mut net = Net::new(config(8, 2), 1);
     talk(&mut net, 3);
     all_in_order(&mut net, 3);
@@ -265,7 +265,7 @@ fn noise_changes_nothing() {
 }
 
 #[test]
-fn memory_that_fails_breaks_nothing() {
+fn failed_allocations_do_not_break_the_session() {
     for seed in 0..10 {
         let mut net = Net::new(config(8, 2), seed);
         net.send(0, ip(9, 0, 100));
@@ -283,7 +283,7 @@ fn memory_that_fails_breaks_nothing() {
 }
 
 #[test]
-fn either_end_may_begin_anew() {
+fn either_end_can_restart() {
     for restarted in 0..2 {
         for speaker in 0..2 {
             let mut net = Net::new(config(8, 2), 3);
@@ -323,7 +323,7 @@ fn a_session_survives_the_loss_of_any_of_its_packets() {
 }
 
 #[test]
-fn without_a_peer_what_waits_is_dropped_after_three_seconds() {
+fn without_a_peer_packets_are_dropped_after_three_seconds() {
     let mut net = Net::new(config(8, 2), 1);
     net.loss = 100;
     for number in 0..70 {
@@ -350,7 +350,7 @@ fn ends_of_other_codes_have_no_session() {
 }
 
 #[test]
-fn forged_packets_change_nothing_and_few_are_answered() {
+fn forged_packets_are_ignored_and_few_are_answered() {
     let mut net = Net::new(config(8, 2), 1);
     net.send(0, ip(1, 0, 100));
     net.run(10_000);
@@ -394,7 +394,7 @@ fn tags(net: &Net, at: usize) -> (u32, u32) {
 }
 
 #[test]
-fn a_dead_link_is_left() {
+fn a_dead_link_is_avoided() {
     let mut recovered = 0;
     for seed in 0..20 {
         // One of eight links, selected by entropy, is dead.
@@ -421,7 +421,7 @@ fn a_dead_link_is_left() {
 }
 
 #[test]
-fn packets_are_told_apart() {
+fn inner_packets_are_classified() {
     let packet = ip(3, 4, 60);
     let inner = Inner::of(&packet);
     assert_eq!((inner.is_raw, inner.ecn), (false, Ecn::Capable));
@@ -457,7 +457,7 @@ fn packets_are_told_apart() {
 }
 
 #[test]
-fn what_is_counted_is_traced() {
+fn counted_events_are_traced() {
     let mut reroutes = 0;
     let mut freezes = 0;
     let mut all_nacks = 0;
@@ -524,7 +524,7 @@ fn what_is_counted_is_traced() {
 }
 
 #[test]
-fn a_session_goes_from_one_state_to_the_next() {
+fn session_state_changes_are_traced() {
     let mut net = Net::new(config(8, 2), 1);
     net.send(0, ip(1, 0, 100));
     net.run(1_100_000);
@@ -555,7 +555,7 @@ fn talk_of_one(net: &mut Net, from: u32, each: u32, pause_us: u64) -> usize {
 }
 
 #[test]
-fn a_channel_lives_after_an_outage() {
+fn a_channel_works_after_an_outage() {
     for (x, y) in [(8, 2), (1, 0)] {
         let small = Config {
             window: 64,
@@ -585,7 +585,7 @@ fn forge_hello(net: &mut Net, at: usize, mine: u32) {
 }
 
 #[test]
-fn whoever_asks_in_the_peers_name_keeps_no_session_from_beginning() {
+fn forged_requests_do_not_prevent_a_session() {
     for speaker in 0..2 {
         let mut net = Net::new(config(8, 2), 3);
         net.delay_us = 20_000;
@@ -601,7 +601,7 @@ fn whoever_asks_in_the_peers_name_keeps_no_session_from_beginning() {
 }
 
 #[test]
-fn a_tag_is_taken_from_who_knows_ours() {
+fn a_tag_is_accepted_only_with_our_tag() {
     let mut net = Net::new(config(8, 2), 3);
     talk_of_one(&mut net, 0, 3, 10_000);
     let before = tags(&net, 0);
@@ -617,7 +617,7 @@ fn a_tag_is_taken_from_who_knows_ours() {
 }
 
 #[test]
-fn a_hello_of_an_end_that_is_no_more_does_little_harm() {
+fn a_hello_of_a_previous_instance_does_not_end_the_session() {
     let mut net = Net::new(config(8, 2), 3);
     net.send(0, ip(1, 0, 100));
     net.carry();
@@ -646,7 +646,7 @@ fn a_hello_of_an_end_that_is_no_more_does_little_harm() {
 }
 
 #[test]
-fn what_is_odd_in_a_hello_is_refused() {
+fn invalid_hellos_are_refused() {
     let mut net = Net::new(config(8, 2), 1);
     let header = Header {
         kind: Kind::Hello,
@@ -668,7 +668,7 @@ fn what_is_odd_in_a_hello_is_refused() {
 }
 
 #[test]
-fn a_packet_in_our_name_silences_no_channel() {
+fn a_forged_packet_does_not_stop_a_channel() {
     let mut net = Net::new(config(8, 2), 3);
     assert_eq!(talk_of_one(&mut net, 0, 1, 1_000_000), 1);
     net.send(0, ip(1, 1, 100));
@@ -689,7 +689,7 @@ fn a_packet_in_our_name_silences_no_channel() {
 }
 
 #[test]
-fn two_that_meet_at_once_have_one_session() {
+fn simultaneous_requests_create_one_session() {
     for seed in 0..600 {
         let mut net = Net::new(config(8, 2), seed);
         net.jitter_us = [0, 100, 2_000][seed as usize % 3];
@@ -709,7 +709,7 @@ fn two_that_meet_at_once_have_one_session() {
 }
 
 #[test]
-fn a_session_over_an_rtt_of_two_seconds_lives_through_reordering() {
+fn a_session_with_an_rtt_of_two_seconds_survives_reordering() {
     for seed in 0..100 {
         let mut net = Net::new(config(8, 2), seed);
         net.delay_us = 900_000;
@@ -729,7 +729,7 @@ fn a_session_over_an_rtt_of_two_seconds_lives_through_reordering() {
 }
 
 #[test]
-fn a_peer_that_came_late_and_restarts_is_found_within_two_seconds() {
+fn a_late_peer_that_restarts_is_detected_within_two_seconds() {
     let mut net = Net::new(config(8, 2), 3);
     net.delay_us = 1_000;
     net.loss = 100;
@@ -754,7 +754,7 @@ fn a_peer_that_came_late_and_restarts_is_found_within_two_seconds() {
 }
 
 #[test]
-fn a_silent_peer_that_restarts_is_found_among_forged_packets() {
+fn a_silent_peer_that_restarts_is_detected_among_forged_packets() {
     let mut net = Net::new(config(8, 2), 3);
     talk_of_one(&mut net, 0, 150, 10_000);
     net.ends[1] = End::new(config(8, 2), 4);

@@ -142,7 +142,7 @@ fn an_epoch_is_one_intra_rtt_for_every_flow() {
 }
 
 #[test]
-fn late_epoch_clock_is_brought_forward() {
+fn a_late_epoch_clock_advances() {
     let mut sim = Sim::new(paper(), INTER_US, 1_000_000);
     sim.acked(1, 4_000, 0);
     // After a second of silence, a packet per microsecond: an epoch per 14 us, not per ACK.
@@ -156,7 +156,7 @@ fn late_epoch_clock_is_brought_forward() {
 }
 
 #[test]
-fn an_epoch_with_nothing_acked_changes_nothing() {
+fn an_epoch_without_acknowledged_bytes_keeps_the_window() {
     let mut sim = Sim::new(paper(), INTRA_US, 100_000);
     sim.acked(1, 0, 0);
     sim.flow.ecn_fraction = FRACTION_ONE / 2;
@@ -197,7 +197,7 @@ fn the_decrease_is_gentle_without_delay() {
 }
 
 #[test]
-fn a_shorter_syn_is_no_base_rtt() {
+fn a_shorter_syn_does_not_set_the_base_rtt() {
     // Table 2: 1,791 us of a SYN, 1,792 us of data.
     let mut sim = Sim::new(paper(), INTER_US - 1, INTER_BDP);
     sim.rtt_us = INTER_US;
@@ -224,7 +224,7 @@ fn delivers(bytes: u64) -> impl FnOnce(&mut Ack) {
 }
 
 #[test]
-fn quick_adapt_leaves_the_delivered_bytes() {
+fn quick_adapt_sets_the_window_to_the_delivered_bytes() {
     let sim = round_with(paper(), delivers(40_000));
     assert_eq!(sim.flow.quick_adapts, 1);
     assert_eq!(sim.flow.cwnd_bytes(), 40_000);
@@ -344,7 +344,7 @@ fn quick_adapt_tolerates_a_packet() {
 }
 
 #[test]
-fn an_epoch_is_observed_with_the_flow_it_leaves() {
+fn an_epoch_event_has_the_state_after_the_epoch() {
     let mut sim = Sim::new(paper(), INTRA_US, INTRA_BDP);
     assert!(sim.events(1, 4_000, 0).is_empty(), "the first epoch begins");
     assert_eq!(sim.flow.published().acked_bytes, 4_000);
@@ -387,7 +387,7 @@ fn an_epoch_is_observed_with_the_flow_it_leaves() {
 }
 
 #[test]
-fn quick_adapt_is_observed_whether_or_not_it_acts() {
+fn quick_adapt_events_do_not_depend_on_its_action() {
     for (delivered_bytes, left_bytes) in [(40_000, 40_000), (60_000, 100_000)] {
         let mut sim = Sim::new(paper(), INTRA_US, 100_000);
         sim.acked(1, 0, 0);

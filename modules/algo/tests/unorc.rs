@@ -4,7 +4,7 @@ use super::super::unorc_support::config;
 use super::*;
 
 #[test]
-fn sizes_are_sound() {
+fn valid_block_sizes_fit_the_window() {
     for x in 0..=40 {
         for y in 0..=5 {
             let config = config(x, y);

@@ -181,7 +181,7 @@ fn marks_and_a_long_queue_stop_parities_but_losses_do_not() {
 }
 
 #[test]
-fn the_chooser_hears_of_what_did_not_come() {
+fn the_chooser_is_notified_of_losses() {
     for is_decoded in [true, false] {
         let mut alone = alone(Config {
             paths: Chooser::Bitmap,
@@ -202,7 +202,7 @@ fn the_chooser_hears_of_what_did_not_come() {
 }
 
 #[test]
-fn silence_is_a_timeout_once_something_is_to_be_sent() {
+fn silence_counts_as_a_timeout_if_data_are_pending() {
     let mut alone = alone(Config {
         paths: Chooser::Plb,
         ..config(8, 2)
@@ -226,7 +226,7 @@ fn silence_is_a_timeout_once_something_is_to_be_sent() {
 }
 
 #[test]
-fn nobody_hears_of_what_was_not_sent() {
+fn losses_of_unsent_blocks_are_ignored() {
     let mut alone = alone(config(8, 2));
     alone.rtt = BaseRtt::default();
     push(&mut alone, 0..12);
@@ -240,7 +240,7 @@ fn nobody_hears_of_what_was_not_sent() {
 }
 
 #[test]
-fn the_rtt_is_without_the_time_at_the_receiver() {
+fn the_rtt_excludes_the_delay_at_the_receiver() {
     let mut alone = alone(config(1, 0));
     alone.rtt = BaseRtt::default();
     push(&mut alone, 0..1);
@@ -254,7 +254,7 @@ fn the_rtt_is_without_the_time_at_the_receiver() {
 }
 
 #[test]
-fn a_session_has_no_times_of_the_one_before() {
+fn a_new_session_keeps_no_times_of_the_previous_one() {
     let mut alone = alone(Config {
         window: 64,
         ..config(1, 0)
@@ -268,7 +268,7 @@ fn a_session_has_no_times_of_the_one_before() {
 }
 
 #[test]
-fn parities_that_could_not_be_made_are_not_sent() {
+fn parities_without_memory_are_not_sent() {
     let mut alone = alone(config(8, 2));
     alone.io.fails = 2;
     push(&mut alone, 0..8);
@@ -279,7 +279,7 @@ fn parities_that_could_not_be_made_are_not_sent() {
 }
 
 #[test]
-fn only_parities_that_can_be_paid_are_computed() {
+fn only_parities_with_credit_are_computed() {
     let mut alone = poor(config(8, 2));
     alone.rtt = BaseRtt::default();
     stream(&mut alone, 50, 1_000, true, 0);

@@ -4,7 +4,7 @@ use super::super::support::Rng;
 use super::*;
 
 #[test]
-fn headers_go_both_ways_and_others_are_refused() {
+fn headers_round_trip_and_invalid_headers_are_refused() {
     let mut rng = Rng::new(1);
     for _ in 0..10_000 {
         let header = Header {
@@ -34,7 +34,7 @@ fn headers_go_both_ways_and_others_are_refused() {
 }
 
 #[test]
-fn feedback_goes_both_ways_and_noise_does_no_harm() {
+fn feedback_round_trips_and_noise_causes_no_panic() {
     let mut rng = Rng::new(2);
     for _ in 0..10_000 {
         let mut feedback = Feedback {

@@ -128,7 +128,7 @@ fn main() -> Result<()> {
     }
     ensure!(
         isal.parities[..] == ours(&packets),
-        "ISA-L's parities are not ours"
+        "ISA-L's parities differ from ours"
     );
     show(
         "isa-l",
@@ -146,7 +146,10 @@ fn main() -> Result<()> {
         }
         Ok(encoder.encode()?.recovery_iter().count())
     };
-    ensure!(encode()? == PARITIES, "reed-solomon-simd made no parities");
+    ensure!(
+        encode()? == PARITIES,
+        "reed-solomon-simd returned no parities"
+    );
     let mut failed = None;
     let instructions = least(|| failed = encode().err().or(failed.take()));
     failed.map_or(Ok(()), Err).context("reed-solomon-simd")?;

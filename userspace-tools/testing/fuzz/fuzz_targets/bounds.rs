@@ -18,6 +18,6 @@ fuzz_target!(|amplifier: Amplifier| {
         let (bytes, _) = METER.measure(|| {
             xdc::fuzzing::scenario(&text);
         });
-        assert!(bytes < GB, "{bytes} bytes for {} of text", text.len());
+        assert!(bytes < GB, "{bytes} bytes for {} bytes of text", text.len());
     }
 });

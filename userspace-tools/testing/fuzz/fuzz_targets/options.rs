@@ -7,7 +7,7 @@ use xdc_netlink::phantom::{Options, Xstats};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(options) = Options::decode(bytes) {
-        let again = Options::decode(&options.encode()).expect("our own bytes");
+        let again = Options::decode(&options.encode()).expect("own encoding");
         assert_eq!(options, again);
     }
     let _ = Xstats::decode(bytes).values().count();

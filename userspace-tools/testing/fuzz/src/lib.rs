@@ -28,7 +28,7 @@ const FRACTION_ONE: u32 = 1 << 30;
 /// Runs a flow of the algorithm that XDC_ALGORITHM names.
 pub fn of_algorithm(life: Life) {
     static NAME: LazyLock<String> =
-        LazyLock::new(|| env::var("XDC_ALGORITHM").expect("XDC_ALGORITHM names one"));
+        LazyLock::new(|| env::var("XDC_ALGORITHM").expect("XDC_ALGORITHM names an algorithm"));
     struct Alive(Life);
     impl Visitor for Alive {
         fn visit<F: Controller>(self, entry: &'static Entry) {
@@ -37,7 +37,7 @@ pub fn of_algorithm(life: Life) {
     }
     assert!(
         xdc_algo::visit(&NAME, Alive(life)),
-        "no algorithm {}",
+        "unknown algorithm {}",
         *NAME
     );
 }
@@ -128,10 +128,7 @@ impl Life {
         };
         let mut now_us = self.now_us;
         let mut flow = F::new(&params, now_us, self.cwnd_bytes, self.rtt_us);
-        assert!(
-            flow.cwnd_bytes() > 0,
-            "a flow that was started has a window"
-        );
+        assert!(flow.cwnd_bytes() > 0, "a started flow has a window");
 
         for event in std::mem::take(&mut self.events) {
             let before_bytes = flow.cwnd_bytes();
@@ -182,7 +179,10 @@ impl Life {
                 } => {
                     now_us = now_us.saturating_add(after_us.into());
                     let left_bytes = flow.loss_window_bytes(&params, mss_bytes.into());
-                    assert!(left_bytes <= before_bytes, "a loss raises no window");
+                    assert!(
+                        left_bytes <= before_bytes,
+                        "a loss does not raise the window"
+                    );
                     flow.on_loss(&params, now_us, mss_bytes.into());
                     let once_bytes = flow.cwnd_bytes();
                     assert!(once_bytes <= before_bytes);
@@ -190,7 +190,7 @@ impl Life {
                     assert_eq!(
                         flow.cwnd_bytes(),
                         once_bytes,
-                        "one reduction in a round trip"
+                        "at most one reduction per round trip"
                     );
                 }
                 Event::Timeout {
@@ -204,7 +204,10 @@ impl Life {
                 }
                 Event::Undo { prior_bytes } => {
                     flow.undo(prior_bytes, prior_bytes);
-                    assert!(flow.cwnd_bytes() >= before_bytes, "undo lowers no window");
+                    assert!(
+                        flow.cwnd_bytes() >= before_bytes,
+                        "undo does not lower the window"
+                    );
                 }
                 Event::Idle { after_us } => {
                     now_us = now_us.saturating_add(after_us);

@@ -250,7 +250,7 @@ unsafe fn switched(sk: *mut tcp_sock) {
 }
 
 #[test]
-fn a_callback_reads_the_socket_beside_its_data() {
+fn a_callback_reads_socket_and_private_data() {
     let tcp = Tcp::new(ESTABLISHED, XDC_TCP_ECN_MODE_ACCECN);
     for _ in 0..3 {
         tcp.ack(1);
@@ -264,7 +264,7 @@ fn a_callback_reads_the_socket_beside_its_data() {
 }
 
 #[test]
-fn a_dropped_ack_of_the_echo_calls_back() {
+fn a_dropped_echo_ack_runs_callbacks() {
     let tcp = Tcp::new(ESTABLISHED, XDC_TCP_ECN_MODE_RFC3168);
     tcp.ack(1);
     tcp.ce_changes(dropped);
@@ -277,7 +277,7 @@ fn a_dropped_ack_of_the_echo_calls_back() {
 }
 
 #[test]
-fn a_switch_by_the_ack_of_the_echo_leaves_the_other_alone() {
+fn an_algorithm_switch_by_an_echo_ack_keeps_the_new_private_area() {
     let tcp = Tcp::new(ESTABLISHED, XDC_TCP_ECN_MODE_RFC3168);
     tcp.ack(1);
     tcp.ce_changes(switched);
@@ -287,7 +287,7 @@ fn a_switch_by_the_ack_of_the_echo_leaves_the_other_alone() {
 }
 
 #[test]
-fn a_socket_falls_back_within_a_callback() {
+fn a_callback_can_fall_back_to_reno() {
     let tcp = Tcp::new(ESTABLISHED, XDC_TCP_ECN_MODE_ACCECN);
     tcp.ack(1);
     // SAFETY: no callback runs.
@@ -299,7 +299,7 @@ fn a_socket_falls_back_within_a_callback() {
 }
 
 #[test]
-fn a_socket_that_connects_is_not_ours_yet() {
+fn a_connecting_socket_has_no_state() {
     let tcp = Tcp::new(
         TCP_SYN_SENT as u8,
         XDC_TCP_ECN_MODE_ACCECN | XDC_TCP_ECN_MODE_RFC3168,
@@ -334,7 +334,7 @@ impl Tcp {
 
 /// A route sets the congestion control while a SYN with data waits for the data.
 #[test]
-fn what_another_has_left_to_a_socket_that_connects_is_not_ours() {
+fn a_connecting_socket_ignores_state_of_another_algorithm() {
     let tcp = Tcp::new(TCP_SYN_SENT as u8, 0);
     tcp.fill_area(!0);
     // The peer answers the SYN.
@@ -347,7 +347,7 @@ fn what_another_has_left_to_a_socket_that_connects_is_not_ours() {
 
 /// A crossing SYN is no ACK: the first callback comes one state later.
 #[test]
-fn what_another_has_left_to_a_socket_whose_syn_is_crossed_is_not_ours() {
+fn a_socket_with_crossed_syns_ignores_state_of_another_algorithm() {
     let tcp = Tcp::new(TCP_SYN_SENT as u8, 0);
     tcp.fill_area(!0);
     tcp.enter(TCP_SYN_RECV as u8);
@@ -360,7 +360,7 @@ fn what_another_has_left_to_a_socket_whose_syn_is_crossed_is_not_ours() {
 
 /// A Fast Open server sends data in SYN_RECV.
 #[test]
-fn a_server_of_fast_open_is_ours_before_it_is_established() {
+fn a_fast_open_server_has_state_before_it_is_established() {
     let tcp = Tcp::new(TCP_SYN_RECV as u8, XDC_TCP_ECN_MODE_ACCECN);
     // SAFETY: no callback runs.
     unsafe { addr_of_mut!((*tcp.sk).fastopen_rsk).write(std::ptr::dangling_mut()) };
@@ -370,7 +370,7 @@ fn a_server_of_fast_open_is_ours_before_it_is_established() {
 
 /// With TCP_REPAIR no SYN is sent: no callback runs before the socket is established.
 #[test]
-fn what_another_has_left_is_a_value_of_ours() {
+fn any_private_area_is_a_valid_state() {
     const LIVE_OF_ANOTHER: u64 = 0x8101_0101_8101_0101;
     let tcp = Tcp::new(TCP_SYN_SENT as u8, 0);
     tcp.fill_area(LIVE_OF_ANOTHER);
@@ -381,7 +381,7 @@ fn what_another_has_left_is_a_value_of_ours() {
 }
 
 #[test]
-fn a_socket_without_ecn_says_so_to_the_network() {
+fn a_socket_without_ecn_sends_not_ect() {
     let tcp = Tcp::new(TCP_SYN_SENT as u8, 0);
     // SAFETY: no callback runs.
     unsafe { addr_of_mut!((*tcp.sk).tos).write(2) };
@@ -394,8 +394,8 @@ fn a_socket_without_ecn_says_so_to_the_network() {
 
 /// Checks that Miri rejects a reference to the socket in this model.
 #[test]
-#[ignore = "undefined behaviour, for selftests/host/miri"]
-fn miri_refuses_a_reference_to_the_socket() {
+#[ignore = "undefined behavior, for selftests/host/miri"]
+fn miri_rejects_a_reference_to_the_socket() {
     let tcp = Tcp::new(ESTABLISHED, XDC_TCP_ECN_MODE_ACCECN);
     // SAFETY: Violated on purpose.
     unsafe {

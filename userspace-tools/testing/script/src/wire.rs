@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_survives_the_wire() {
+    fn a_segment_is_encoded_and_decoded() {
         for (from, to) in [("10.7.0.2:1", "10.7.0.1:2"), ("[fd07::2]:1", "[fd07::1]:2")] {
             let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
             let sent = Segment {
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_option_is_refused() {
+    fn a_truncated_option_is_refused() {
         assert!(Options::parse(&[8, 10, 0]).is_err());
         assert!(Options::parse(&[8]).is_err());
         assert!(Options::parse(&[1, 0, 8]).is_ok());

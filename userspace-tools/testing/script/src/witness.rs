@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gain_is_dctcps_half_where_k_is_a_seventh_of_the_bdp() {
+    fn the_gain_is_a_half_if_k_is_a_seventh_of_the_bdp() {
         assert!((md_gain(1.0, 7.0) - 0.5).abs() < 1e-9);
         assert_eq!(md_gain(7.0, 7.0), 1.0);
     }

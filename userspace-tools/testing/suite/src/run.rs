@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read() {
+    fn cpu_seconds_are_parsed() {
         assert_eq!(cpu_seconds("x\n# cpu seconds: 1.5 0.25\n"), Some(1.75));
         let rows = script_rows("uml", "# seconds: 05-script.sh 8.5\nok 1\n");
         assert_eq!(
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_starts_with_its_reason() {
+    fn the_tail_of_a_failure_starts_with_its_reason() {
         let text = format!("not ok 1 x\n{}", "ok\n".repeat(100));
         assert!(tail(&text).starts_with("not ok 1 x\nok"));
     }

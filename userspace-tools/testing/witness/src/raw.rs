@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_written_as_they_are_on_the_wire() {
+    fn options_are_encoded_as_netlink_attributes() {
         let [phantom, acceltor] = &KINDS;
         assert_eq!(
             encode(
