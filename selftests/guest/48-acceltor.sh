@@ -61,9 +61,9 @@ refused '^Error: lead must be at most half of a day' lead 12001us
 refused '^Error: clockid cannot be changed' clockid tai
 refused '^Error: peers must name each other rack once' peers 1,2
 refused '^Error: peers must name each other rack once' peers 4,5,6,7,0,1,3
-refused '^Error: prefix must be of a rack less than racks' prefix 10.0.0.0/8=8
+refused '^Error: rack of a prefix must be less than racks' prefix 10.0.0.0/8=8
 refused '^Error: prefixes must not overlap' prefix 10.0.0.0/8=1,10.1.0.0/16=2
-refused '^Error: prefix must have no bit behind its length' prefix 10.0.0.1/8=1
+refused '^Error: prefix must have no bit beyond its length' prefix 10.0.0.1/8=1
 refused 'not one of acceltor, blocking, unblocking, packet' policy sometimes
 equal "refused requests change nothing" "$before" "$(options)"
 del

@@ -308,7 +308,7 @@ impl Options {
         if let Some(attr) = request.get(TCA_ACCELTOR_PEERS) {
             let chunks = attr.bytes().chunks_exact(PEER_BYTES);
             if !chunks.remainder().is_empty() {
-                return Err(extack.invalid_attr(&attr, c"peers must be numbers of 16 bits"));
+                return Err(extack.invalid_attr(&attr, c"peers must be 16-bit numbers"));
             }
             self.peers.clear();
             for peer in chunks.filter_map(|bytes| bytes.first_chunk()) {
@@ -322,14 +322,17 @@ impl Options {
     fn read_prefixes(&mut self, attr: &Attr<'_>, extack: &Extack<'_>) -> Result {
         let chunks = attr.bytes().chunks_exact(PREFIX_BYTES);
         if !chunks.remainder().is_empty() {
-            return Err(extack.invalid_attr(attr, c"prefix must be whole tc_acceltor_prefix"));
+            return Err(extack.invalid_attr(
+                attr,
+                c"prefix must be an array of struct tc_acceltor_prefix",
+            ));
         }
         self.prefixes.clear();
         for bytes in chunks {
             let prefix = Prefix::read(bytes).ok_or_else(|| {
                 extack.invalid_attr(
                     attr,
-                    c"prefix must have no bit behind its length, at most 128",
+                    c"prefix must have no bit beyond its length, at most 128",
                 )
             })?;
             self.prefixes.push(prefix, GFP_KERNEL_ACCOUNT)?;
@@ -365,7 +368,7 @@ impl Options {
             return Err(extack.invalid(c"elephants of all racks must be at most 262144"));
         }
         if self.prefixes.iter().any(|it| i64::from(it.rack) >= racks) {
-            return Err(extack.invalid(c"prefix must be of a rack less than racks"));
+            return Err(extack.invalid(c"rack of a prefix must be less than racks"));
         }
         let prefixes = self.prefixes.len().saturating_mul(PREFIX_BYTES);
         let peers = self.peers.len().saturating_mul(PEER_BYTES);

@@ -63,7 +63,7 @@ impl Pool {
                 pool.clone()
             }
             (Some(pool), None) => pool.clone(),
-            (None, None) => return Err(extack.invalid(c"pool-limit is missing: the pool is new")),
+            (None, None) => return Err(extack.invalid(c"pool-limit must be given for a new pool")),
             (None, Some(_)) => {
                 let pool = Arc::new(
                     Self {

@@ -883,13 +883,13 @@ static int xdc_tunnel_newlink(struct net_device *dev, struct rtnl_newlink_params
 	if (data)
 		xdc_tunnel_parse(config, data);
 	if (ipv6_addr_any(&config->local) || ipv6_addr_any(&config->remote)) {
-		NL_SET_ERR_MSG(extack, "local and remote are needed");
+		NL_SET_ERR_MSG(extack, "local and remote must be given");
 		return -EINVAL;
 	}
 	if (!xdc_tunnel_is_host(&config->local) || !xdc_tunnel_is_host(&config->remote) ||
 	    ipv6_addr_v4mapped(&config->local) != ipv6_addr_v4mapped(&config->remote) ||
 	    ipv6_addr_equal(&config->local, &config->remote) || !config->port) {
-		NL_SET_ERR_MSG(extack, "local and remote are two hosts of one family, and the port is not 0");
+		NL_SET_ERR_MSG(extack, "local and remote must be two hosts of one family, and port must not be 0");
 		return -EINVAL;
 	}
 	err = xdc_tunnel_check(&tunnel->config, extack);

@@ -51,7 +51,7 @@ module! {
     type: Module,
     name: "unorc",
     authors: ["xdc developers"],
-    description: "UnoRC, UnoLB, REPS: many paths, and losses mended by parities",
+    description: "UDP tunnel with multipath spraying and erasure coding: UnoRC, UnoLB, REPS",
     license: "GPL v2",
     alias: ["rtnl-link-unorc"],
 }
@@ -276,18 +276,18 @@ fn config(settings: &Settings) -> Result<Config, &'static CStr> {
         y: settings.parity,
         timer_us: settings.timer_us,
         flush_us: settings.flush_us,
-        paths: Kind::of(settings.paths).ok_or(c"there is no such chooser of paths")?,
-        freeze: Freeze::of(settings.freeze).ok_or(c"freeze is loss, timeout or off")?,
+        paths: Kind::of(settings.paths).ok_or(c"unknown paths")?,
+        freeze: Freeze::of(settings.freeze).ok_or(c"freeze must be loss, timeout or off")?,
         mtu: settings.mtu,
         channels: settings.channels,
         window: settings.window,
     };
     if !config.is_sound() {
-        return Err(c"fec is 1 to 28 data packets and 1 to 3 parities, or off");
+        return Err(c"fec must be 1 to 28 data packets and 1 to 3 parities, or off");
     }
     match config.has_sound_channels() {
         true => Ok(config),
-        false => Err(c"channels are 1, 2, 4 or 8, and a window is a power of two from 64 to 8192"),
+        false => Err(c"channels must be 1, 2, 4 or 8, and window a power of two from 64 to 8192"),
     }
 }
 

@@ -36,7 +36,7 @@ enum {
 	TCA_PHANTOM_COUNT_ACKS,		/* u8 bool: pure ACKs enter the phantom queue too */
 	TCA_PHANTOM_COLOR_LIMIT_RED,	/* u32 bytes; 0 = none */
 	TCA_PHANTOM_COLOR_LIMIT_YELLOW,	/* u32 bytes; 0 = none */
-	TCA_PHANTOM_COLOR_TOTAL,	/* u8 bool: colour limits count the whole backlog */
+	TCA_PHANTOM_COLOR_TOTAL,	/* u8 bool: color limits count the whole backlog */
 	TCA_PHANTOM_COLOR_SOURCE,	/* u8 enum tc_phantom_color_source */
 	TCA_PHANTOM_COLOR_DSCP_RED,	/* u64 bitmap: bit n = packets of DSCP n are red */
 	TCA_PHANTOM_COLOR_DSCP_YELLOW,	/* u64 bitmap: the same for yellow; those of neither are green */
@@ -92,18 +92,18 @@ struct tc_phantom_xstats {
 	__u64 drops_limit;		/* physical queue full */
 	__u64 drops_pool;		/* dynamic threshold of the shared buffer */
 	__u64 drops_ecn;		/* chosen, Not-ECT, ecn-drop on */
-	__u64 drops_green;		/* every drop above and below, by colour */
+	__u64 drops_green;		/* every drop above and below, by color */
 	__u64 drops_yellow;
 	__u64 drops_red;
 	__u64 drops_color;		/* over red-limit or yellow-limit */
-	__u64 bytes_green;		/* accepted into the queue, by colour */
+	__u64 bytes_green;		/* accepted into the queue, by color */
 	__u64 bytes_yellow;
 	__u64 bytes_red;
 	__u64 busy_ns;			/* time with a packet in the queue */
 	__u64 phantom_drain_bytes_per_s;	/* effective; 0 = line rate unknown */
 	__u64 pool_used_bytes;		/* shared buffer now, all ports */
-	__u64 packets_green;		/* accepted into the queue, by colour; not counted */
-	__u64 packets_yellow;		/* while the colours' source is none */
+	__u64 packets_green;		/* accepted into the queue, by color; not counted */
+	__u64 packets_yellow;		/* while the colors' source is none */
 	__u64 packets_red;
 	__u64 red_max_bytes;		/* most red bytes in the queue */
 };

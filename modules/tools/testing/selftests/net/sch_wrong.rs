@@ -19,7 +19,7 @@ module! {
     type: Module,
     name: "sch_wrong",
     authors: ["xdc developers"],
-    description: "Qdisc that makes mistakes, for tests",
+    description: "Erroneous qdisc, for tests",
     license: "GPL v2",
     alias: ["net-sch-wrong"],
 }

@@ -28,7 +28,7 @@ module! {
     type: Module,
     name: "tcp_dctcp_rs",
     authors: ["xdc developers"],
-    description: "DCTCP congestion control, the kernel's in Rust, for tests",
+    description: "Rust version of the kernel's DCTCP, for tests",
     license: "GPL v2",
 }
 

@@ -13,7 +13,7 @@ module! {
     type: Module,
     name: "tcp_reno_rs",
     authors: ["xdc developers"],
-    description: "Reno congestion control, the kernel's in Rust, for tests",
+    description: "Rust version of the kernel's Reno, for tests",
     license: "GPL v2",
 }
 

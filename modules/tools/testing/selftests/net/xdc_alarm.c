@@ -21,7 +21,7 @@ MODULE_PARM_DESC(kind, "warn, kasan, lockdep, sleep or leak");
 
 static bool announce;
 module_param(announce, bool, 0);
-MODULE_PARM_DESC(announce, "say in the kernel's log that it is on purpose");
+MODULE_PARM_DESC(announce, "announce the deliberate error in the kernel's log");
 
 /* Reads one byte after an allocation. */
 static void read_behind(void)
@@ -123,4 +123,4 @@ static void __exit xdc_alarm_exit(void)
 module_exit(xdc_alarm_exit);
 
 MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("Deliberate mistakes");
+MODULE_DESCRIPTION("Deliberate kernel errors, for tests");

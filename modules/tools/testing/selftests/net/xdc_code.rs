@@ -22,7 +22,7 @@ module! {
     type: Module,
     name: "xdc_code",
     authors: ["xdc developers"],
-    description: "Parities by vector registers and by words, compared",
+    description: "Compares parities by vector registers and by words",
     license: "GPL v2",
 }
 

@@ -20,15 +20,15 @@
 
 static uint speed;
 module_param(speed, uint, 0644);
-MODULE_PARM_DESC(speed, "Mbit/s; 0: the device does not tell");
+MODULE_PARM_DESC(speed, "speed in Mbit/s; 0 = unknown");
 
 static uint busy;
 module_param(busy, uint, 0644);
-MODULE_PARM_DESC(busy, "of so many packets one comes back; 0: none");
+MODULE_PARM_DESC(busy, "one in this many packets is requeued; 0 = none");
 
 static uint slow_us;
 module_param(slow_us, uint, 0644);
-MODULE_PARM_DESC(slow_us, "so long a transmit queue takes for a packet; 0: no time");
+MODULE_PARM_DESC(slow_us, "time per packet of a transmit queue in us; 0 = none");
 
 /* Wakes a transmit queue of a slow device. */
 struct xdc_nic_wake {
@@ -137,7 +137,7 @@ static const struct kernel_param_ops xdc_nic_send_shared_ops = {
 	.set = xdc_nic_send_shared,
 };
 module_param_cb(send_shared, &xdc_nic_send_shared_ops, NULL, 0200);
-MODULE_PARM_DESC(send_shared, "device by which to send a packet that others have, too");
+MODULE_PARM_DESC(send_shared, "device that sends a packet with another reference");
 
 #define XDC_NIC_FLOOD_MAX 64
 
@@ -223,7 +223,7 @@ static const struct kernel_param_ops xdc_nic_flood_ops = {
 	.get = xdc_nic_flood_get,
 };
 module_param_cb(flood, &xdc_nic_flood_ops, NULL, 0600);
-MODULE_PARM_DESC(flood, "device, processors, packets of each; reads the last one's nanoseconds");
+MODULE_PARM_DESC(flood, "device, processors and packets per processor; reads the duration in ns");
 
 /* During a flood each processor has its own queue. */
 static u16 xdc_nic_select_queue(struct net_device *dev, struct sk_buff *skb,
@@ -337,6 +337,6 @@ static void __exit xdc_nic_exit(void)
 module_init(xdc_nic_init);
 module_exit(xdc_nic_exit);
 MODULE_AUTHOR("xdc developers");
-MODULE_DESCRIPTION("Network device that is busy at times, for tests");
+MODULE_DESCRIPTION("Network device that is sometimes busy, for tests");
 MODULE_LICENSE("GPL");
 MODULE_ALIAS_RTNL_LINK("xdc_nic");
