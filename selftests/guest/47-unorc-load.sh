@@ -44,7 +44,7 @@ blast() {
 in_ns h1 ping -q -c 5 -i 0.05 10.2.0.1 >/dev/null
 blast 10.2.0.1 eth0
 plain=$arrived
-echo "# of 6,000 packets at 98 of 100 Mbit/s: $plain arrive"
+echo "# 6,000 packets at 98 of 100 Mbit/s: $plain arrive"
 within "without a tunnel nearly all packets arrive" 5900 6000 "$plain"
 for fec in off 8+2; do
 	tunnels fec $fec

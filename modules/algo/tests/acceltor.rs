@@ -296,7 +296,10 @@ fn the_number_of_elephants_of_a_rack_is_limited() {
     assert!(table.insert(2 << 32, 1, 2, 0).is_some());
     assert!(table.insert(3 << 32, 1, 2, 0).is_none());
     assert!(table.insert(3 << 32, 2, 2, 0).is_some());
-    assert!(table.insert(3 << 32, 2, 2, 0).is_none(), "it is one");
+    assert!(
+        table.insert(3 << 32, 2, 2, 0).is_none(),
+        "it is an elephant already"
+    );
     assert!(table.insert(4 << 32, 3, 2, 0).is_none(), "no such rack");
     assert!(table.insert(0, 2, 2, 0).is_none(), "no key");
     assert!(table.get(0).is_none());

@@ -994,7 +994,7 @@ fn base_rtt_expires(lab: &mut Lab) -> Result<()> {
     near("base RTT after 8 s", base_rtt_us(&flow)?, RTT, 20.0)?;
     while flow.ack_next(Mark::No)?.at_us < begun + 22_000_000 {}
     let base_us = base_rtt_us(&flow)?;
-    ensure!(base_us > 1.9 * RTT, "after 22 s it is still {base_us}");
+    ensure!(base_us > 1.9 * RTT, "base RTT of {base_us} us after 22 s");
     Ok(())
 }
 
