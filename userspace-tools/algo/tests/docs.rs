@@ -43,8 +43,8 @@ fn table(profiles: &[&str], params: &[ParamInfo]) -> String {
 fn state(algorithm: &Entry) -> String {
     let mut out = "| `xdc ss` | `--json` | |\n|---|---|---|\n".to_owned();
     if algorithm.has_profiles() {
-        out += "| `profile` | `profile`, `profile_modified` | the profile that most parameters of the \
-                namespace are those of; `*` = some are not |\n";
+        out += "| `profile` | `profile`, `profile_modified` | the profile with most parameters of the \
+                namespace; `*` = some parameters differ |\n";
     }
     for state in algorithm.state {
         let is_flag = matches!((state.value)(&Default::default()), Some(Value::Flag(_)));
@@ -65,11 +65,11 @@ fn state(algorithm: &Entry) -> String {
 
 /// Table of all modules in modules/oot/list.rs.
 fn all_of_them() -> String {
-    let mut out = "| module | is a | |\n|---|---|---|\n".to_owned();
+    let mut out = "| module | kind | |\n|---|---|---|\n".to_owned();
     for module in MODULES {
         let place = match module.is_installed() {
-            true => "`make install` brings it",
-            false => "in our own guests alone",
+            true => "installed by `make install`",
+            false => "only in guests",
         };
         out += &format!("| {} | {:?} | {place} |\n", module.name, module.kind);
     }
@@ -82,7 +82,7 @@ fn all_of_them() -> String {
         out += &format!("Sysctls, `net.{name}.*`");
         if algorithm.has_profiles() {
             let profile = algorithm.profiles().nth(algorithm.profile).unwrap();
-            out += &format!("; a namespace begins with profile {profile}");
+            out += &format!("; a new namespace has profile {profile}");
         }
         out += &format!(":\n\n{}", parameters(algorithm));
         out += &format!("\nState of a socket:\n\n{}", state(algorithm));
@@ -97,14 +97,14 @@ fn all_of_them() -> String {
 }
 
 #[test]
-fn the_page_of_all_is_what_the_list_says() {
+fn algorithms_page_matches_the_list() {
     holds("algorithms.md", "all", &all_of_them());
 }
 
 /// modules/include/uapi/linux/xdc_diag.h defines the numbers of this project's algorithms; other authors define
 /// their own.
 #[test]
-fn numbers_are_those_of_the_header() {
+fn numbers_match_the_header() {
     let path = repository().join("modules/include/uapi/linux/xdc_diag.h");
     let header = fs::read_to_string(path).unwrap();
     for algorithm in ALGORITHMS {
@@ -207,13 +207,13 @@ fn holds(page: &str, section: &str, wanted: &str) {
     } else {
         assert_eq!(
             shown, wanted,
-            "docs/{page} is not what the code says: UPDATE_DOCS=1"
+            "docs/{page} differs from the code: set UPDATE_DOCS=1"
         );
     }
 }
 
 #[test]
-fn unocc_page_is_what_the_code_says() {
+fn unocc_page_matches_the_code() {
     holds("unocc.md", "parameters", &parameters(&unocc::ENTRY));
     holds("unocc.md", "algorithm", &numbered("algo/unocc.rs"));
     holds("unocc.md", "module", &numbered("net/ipv4/tcp_unocc.rs"));
@@ -221,14 +221,14 @@ fn unocc_page_is_what_the_code_says() {
 }
 
 #[test]
-fn gemini_page_is_what_the_code_says() {
+fn gemini_page_matches_the_code() {
     holds("gemini.md", "parameters", &parameters(&gemini::ENTRY));
     holds("gemini.md", "algorithm", &numbered("algo/gemini.rs"));
     holds("gemini.md", "module", &numbered("net/ipv4/tcp_gemini.rs"));
 }
 
 #[test]
-fn acceltor_page_is_what_the_code_says() {
+fn acceltor_page_matches_the_code() {
     holds(
         "acceltor.md",
         "decisions",
@@ -237,13 +237,13 @@ fn acceltor_page_is_what_the_code_says() {
 }
 
 #[test]
-fn tlt_page_is_what_the_code_says() {
+fn tlt_page_matches_the_code() {
     holds("tlt.md", "parameters", &table(&["default"], tlt::PARAMS));
     holds("tlt.md", "deviations", &numbered("net/tlt/tlt.rs"));
 }
 
 #[test]
-fn unorc_page_is_what_the_code_says() {
+fn unorc_page_matches_the_code() {
     let names = Count::NAMES.iter().map(|name| name.to_str().unwrap());
     let counters: Vec<_> = names.map(|name| format!("`{name}`")).collect();
     holds("unorc.md", "counters", &(counters.join(", ") + ".\n"));

@@ -41,7 +41,7 @@ fn files(path: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn an_algorithm_is_three_files_and_a_line() {
+fn an_algorithm_takes_three_files_and_a_line() {
     let top = repository().canonicalize().unwrap();
     let mut all = Vec::new();
     for part in PRODUCT {

@@ -83,7 +83,7 @@ unsafe extern "C" fn parse(
     for (number, bytes) in options.attributes() {
         // SAFETY: By the safety requirements.
         if !unsafe { append(request, number, &bytes) } {
-            eprintln!("unorc: too much for one request");
+            eprintln!("unorc: the options do not fit into one request");
             return -1;
         }
     }

@@ -274,7 +274,7 @@ mod tests {
     const HEADER: &str = include_str!("../../../modules/include/uapi/linux/pkt_acceltor.h");
 
     #[test]
-    fn ids_are_those_of_the_header() {
+    fn ids_match_the_header() {
         let mut ids = members_of(HEADER, "enum {").into_iter().enumerate().skip(2);
         for (name, id) in IDS {
             assert_eq!(ids.next(), Some((usize::from(*id), *name)));
@@ -283,13 +283,13 @@ mod tests {
     }
 
     #[test]
-    fn xstats_are_those_of_the_header() {
+    fn xstats_match_the_header() {
         let members = members_of(HEADER, "struct tc_acceltor_xstats {");
         assert_eq!(members, Xstats::FIELDS);
     }
 
     #[test]
-    fn enums_are_those_of_the_header() {
+    fn enums_match_the_header() {
         for (name, names) in [
             ("clockid", ClockId::NAMES),
             ("overflow", Overflow::NAMES),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ynl_specification_describes_the_same() {
+    fn the_ynl_specification_matches() {
         const SPECIFICATION: &str =
             include_str!("../../../modules/Documentation/netlink/specs/acceltor.yaml");
         let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_somewhere() {
+    fn unaccounted_packets_are_counted() {
         let xstats = Xstats {
             packets_in: 10,
             packets_circuit: 3,

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_carries_the_kernels_sentence() {
+    fn a_refusal_has_the_kernels_message() {
         let mut answer = vec![0; HEADER_BYTES + 4 + HEADER_BYTES];
         answer.extend([9u8, 0, 1, 0]);
         answer.extend(b"oops\0\0\0\0");

@@ -152,7 +152,7 @@ impl TcpSocket {
     pub fn decode(body: &[u8]) -> Result<Self> {
         let (fixed, rest) = body
             .split_at_checked(MESSAGE_BYTES)
-            .ok_or_else(|| malformed("an inet_diag_msg is cut off"))?;
+            .ok_or_else(|| malformed("a truncated inet_diag_msg"))?;
         let family = fixed[0];
         let cookie = |at: usize| u64::from(u32::from_ne_bytes(array(fixed, at)));
         let mut socket = Self {
@@ -196,7 +196,7 @@ fn address(family: u8, bytes: [u8; 16]) -> Result<IpAddr> {
         AF_INET => Ok(Ipv4Addr::from(array::<4>(&bytes, 0)).into()),
         // Dual-stack sockets have IPv4 peers as mapped addresses.
         AF_INET6 => Ok(Ipv6Addr::from(bytes).to_canonical()),
-        _ => Err(malformed("a TCP socket is of no known family")),
+        _ => Err(malformed("a TCP socket of an unknown address family")),
     }
 }
 
@@ -236,7 +236,7 @@ impl XdcInfo {
         }
         let bytes = bytes
             .get(..XDC_BYTES)
-            .ok_or_else(|| malformed("an xdc_diag_info is cut off"))?;
+            .ok_or_else(|| malformed("a truncated xdc_diag_info"))?;
         let u16_at = |at| u16::from_ne_bytes(array(bytes, at));
         let u32_at = |at| u32::from_ne_bytes(array(bytes, at));
         Ok(Some(Self {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_the_header() {
+    fn numbers_match_the_header() {
         assert_eq!(defined("XDC_DIAG_REQUEST"), u64::from(XDC_REQUEST));
         assert_eq!(defined("XDC_DIAG_ATTR"), u64::from(XDC_ATTR));
         assert_eq!(defined("XDC_DIAG_VERSION"), u64::from(XDC_VERSION));
@@ -365,7 +365,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_struct_is_that_of_the_header() {
+    fn the_struct_matches_the_header() {
         let body = HEADER.split_once("struct xdc_diag_info {").unwrap().1;
         let body = body.split_once("};").unwrap().0;
         let fields: Vec<(&str, usize)> = body
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_read_whole() {
+    fn every_field_of_a_socket_is_decoded() {
         let socket = TcpSocket::decode(&message(AF_INET, 1)).unwrap();
         assert_eq!(socket.local, "10.9.0.1:40000".parse().unwrap());
         assert_eq!(socket.peer, "10.9.0.2:5001".parse().unwrap());
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_block_is_passed_over_and_a_short_one_refused() {
+    fn a_newer_block_is_skipped_and_a_short_one_is_refused() {
         let mut newer = block();
         newer[0] = 2;
         assert_eq!(XdcInfo::decode(&newer).unwrap(), None);
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_random_ends_in_an_error_or_a_socket() {
+    fn truncated_and_random_messages_do_not_panic() {
         let whole = message(AF_INET6, 1);
         for length in 0..whole.len() {
             let _ = TcpSocket::decode(&whole[..length]);

@@ -78,7 +78,7 @@ impl Place {
     /// `tc filter del` for a filter of [`Place::add`].
     pub fn delete(&self) -> Request {
         Request {
-            what: "take the program off".to_string(),
+            what: "detach the program".to_string(),
             message: RouteNetlinkMessage::DelTrafficFilter(
                 self.message(HANDLE, vec![TcAttribute::Kind("bpf".to_string())]),
             ),

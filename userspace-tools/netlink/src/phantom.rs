@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_those_of_the_header() {
+    fn ids_match_the_header() {
         let mut ids = members("enum {").into_iter().enumerate().skip(2);
         for (name, id) in IDS {
             assert_eq!(ids.next(), Some((usize::from(*id), *name)));
@@ -209,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn xstats_are_those_of_the_header() {
+    fn xstats_match_the_header() {
         assert_eq!(members("struct tc_phantom_xstats {"), Xstats::FIELDS);
     }
 
     #[test]
-    fn enums_are_those_of_the_header() {
+    fn enums_match_the_header() {
         let check = |declaration: &str, prefix: &str, names: &[&str]| {
             let expected = names
                 .iter()
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ynl_specification_describes_the_same() {
+    fn the_ynl_specification_matches() {
         const SPECIFICATION: &str =
             include_str!("../../../modules/Documentation/netlink/specs/phantom.yaml");
         let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_text_is_shown_all_the_same() {
+    fn invalid_utf8_in_a_name_is_replaced() {
         let mut attributes = Attributes::default();
         attributes.push(24, b"to\xffr\0");
         let options = Options::decode(&attributes.into_bytes()).unwrap();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_back() {
+    fn names_parse_back() {
         for color in Color::ALL {
             assert_eq!(color.to_string().parse(), Ok(*color));
         }

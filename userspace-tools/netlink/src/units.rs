@@ -128,7 +128,7 @@ const TIME_UNITS: &[Unit] = &[
 /// Parses a number and one of `units`, in any case; `what` names the quantity in errors.
 pub fn parse(text: &str, units: &[Unit], what: &str, example: &str) -> Result<u64, String> {
     if text.starts_with('-') {
-        return Err(format!("'{text}' is below 0, which a {what} cannot be"));
+        return Err(format!("'{text}' is below 0: a {what} must not be negative"));
     }
     let bad = || format!("'{text}' is not a {what} (example: {example})");
     let digits = text
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_tc_reads() {
+    fn units_of_tc_are_parsed() {
         assert_eq!("10gbit".parse(), Ok(Rate(10_000_000_000)));
         assert_eq!("1.5Mbit".parse(), Ok(Rate(1_500_000)));
         assert_eq!("10mbps".parse(), Ok(Rate(80_000_000)));
@@ -292,7 +292,7 @@ mod tests {
 
     /// tc reads `bps` as bytes per second, but most people mean bits.
     #[test]
-    fn a_scenarios_rate_is_in_bits() {
+    fn a_scenario_rate_must_be_in_bits() {
         let read = |text: &str| text.parse::<Bits>().map(|bits| bits.0);
         assert_eq!(read("100mbit"), Ok(Rate(100_000_000)));
         assert_eq!(read("1.5 Gbit"), Ok(Rate(1_500_000_000)));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_no_meaning() {
+    fn invalid_values_are_refused() {
         for text in ["", "10", "fast", "10gbitt", "-1gbit", "1.2.3gbit"] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
         }
@@ -341,7 +341,7 @@ mod tests {
         })]
 
         #[test]
-        fn what_is_printed_reads_back(n in numbers(), ppm in 0..=PPM) {
+        fn printed_values_parse_back(n in numbers(), ppm in 0..=PPM) {
             prop_assert_eq!(Rate(n).to_string().parse(), Ok(Rate(n)));
             prop_assert_eq!(Size(n).to_string().parse(), Ok(Size(n)));
             prop_assert_eq!(Time(n).to_string().parse(), Ok(Time(n)));
@@ -359,7 +359,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "[-+0-9.]{0,25} ?[a-zA-Z%]{0,6}|\\PC{0,20}") {
+        fn arbitrary_text_does_not_panic(text in "[-+0-9.]{0,25} ?[a-zA-Z%]{0,6}|\\PC{0,20}") {
             if let Ok(rate) = text.parse::<Rate>() {
                 prop_assert_eq!(rate.to_string().parse(), Ok(rate));
             }

@@ -72,7 +72,7 @@ pub struct Options {
 
 fn number<T: std::str::FromStr>(name: &str, word: &str) -> Result<T, String> {
     word.parse()
-        .map_err(|_| format!("{name}: \"{word}\" is not one"))
+        .map_err(|_| format!("{name}: invalid value \"{word}\""))
 }
 
 /// Parses a mark or a TOS as ip shows them: hexadecimal after `0x`.
@@ -83,7 +83,7 @@ fn hex<T: TryFrom<u32>>(name: &str, word: &str) -> Result<T, String> {
     };
     number
         .and_then(|number| T::try_from(number).ok())
-        .ok_or_else(|| format!("{name}: \"{word}\" is not one"))
+        .ok_or_else(|| format!("{name}: invalid value \"{word}\""))
 }
 
 /// Parses a number, or a word that stands for one.
@@ -105,7 +105,7 @@ fn one_of<'a>(
 ) -> Result<u8, String> {
     match names.position(|name| name == word) {
         Some(at) => Ok(at as u8),
-        None => Err(format!("{name}: there is no \"{word}\"")),
+        None => Err(format!("{name}: unknown value \"{word}\"")),
     }
 }
 
@@ -135,7 +135,7 @@ impl Options {
         let mut options = Options::default();
         let mut words = words.iter().copied();
         while let Some(name) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("{name}: of what?"));
+            let mut value = || words.next().ok_or_else(|| format!("{name}: the value is missing"));
             let is_new = match name {
                 "local" => options.local.replace(number(name, value()?)?).is_none(),
                 "remote" => options.remote.replace(number(name, value()?)?).is_none(),
@@ -180,10 +180,10 @@ impl Options {
                     let dfs = DFS.iter().copied();
                     options.df.replace(one_of(name, value()?, dfs)?).is_none()
                 }
-                _ => return Err(format!("what is \"{name}\"?")),
+                _ => return Err(format!("unknown option \"{name}\"")),
             };
             if !is_new {
-                return Err(format!("{name}: twice"));
+                return Err(format!("{name}: given twice"));
             }
         }
         Ok(options)
@@ -206,15 +206,15 @@ impl Options {
         if !config.is_sound() {
             let (x, y) = (MAX_DATA, MAX_PARITY);
             return Err(format!(
-                "fec: 1 to {x} data packets and 1 to {y} parities, or off"
+                "fec: must be 1 to {x} data packets and 1 to {y} parities, or off"
             ));
         }
         if config.channels > MAX_CHANNELS {
-            return Err(format!("channels: at most {MAX_CHANNELS}"));
+            return Err(format!("channels: must be at most {MAX_CHANNELS}"));
         }
         if !config.has_sound_channels() {
             return Err(format!(
-                "window: a power of two from {MIN_WINDOW} to {MAX_WINDOW}"
+                "window: must be a power of two from {MIN_WINDOW} to {MAX_WINDOW}"
             ));
         }
         Ok(())
@@ -366,7 +366,7 @@ mod tests {
     use crate::codec::tests::{members_of, of, text};
 
     #[test]
-    fn what_is_shown_can_be_typed() {
+    fn shown_options_parse_back() {
         for kind in Kind::ALL {
             for (freeze, fec) in FREEZES.iter().zip(["8+2", "off", "28+3"]) {
                 let (local, remote) = match fec {
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn malformed_options_are_refused() {
         for line in [
             "local",
             "local 1",
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_refused_here() {
+    fn check_refuses_what_the_kernel_refuses() {
         let check = |line: &str| {
             let words: Vec<_> = line.split_whitespace().collect();
             Options::parse(&words).unwrap().check()
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_those_of_the_header() {
+    fn counters_match_the_header() {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../modules/include/uapi/linux/unorc.h"
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ynl_specification_describes_the_same() {
+    fn the_ynl_specification_matches() {
         const SPECIFICATION: &str =
             include_str!("../../../modules/Documentation/netlink/specs/unorc.yaml");
         const HEADER: &str = include_str!("../../../modules/include/uapi/linux/unorc.h");
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_those_of_the_header() {
+    fn attributes_match_the_header() {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../modules/include/uapi/linux/unorc.h"

@@ -83,7 +83,7 @@ impl Textual<u64> for Rate {
         match text.parse::<Rate>()?.0 {
             // These would round to 0, which has another meaning.
             1..8 => Err(format!(
-                "'{text}' is less than a byte per second, {}",
+                "'{text}' is below 1 byte per second, {}",
                 Rate(8)
             )),
             bits => Ok(bits / 8),
@@ -174,7 +174,7 @@ impl Textual<String> for Name {
         Ok(match text {
             "none" => String::new(),
             // The kernel limits the length of names; this only keeps the attribute encodable.
-            name if name.len() > 255 => return Err("the name is too long".to_owned()),
+            name if name.len() > 255 => return Err("the name is longer than 255 bytes".to_owned()),
             name => name.to_owned(),
         })
     }
@@ -189,7 +189,7 @@ impl Textual<String> for Name {
 impl Textual<u64> for Count {
     fn read(text: &str) -> Result<u64, String> {
         text.parse()
-            .map_err(|_| format!("'{text}' is not a number of 64 bits"))
+            .map_err(|_| format!("'{text}' is not a 64-bit number"))
     }
     fn print(value: &u64) -> String {
         value.to_string()
@@ -213,7 +213,7 @@ pub enum Mistake {
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(word) => write!(f, "what is '{word}'?"),
+            Self::Unknown(word) => write!(f, "unknown option '{word}'"),
             Self::NoValue(name) => write!(f, "'{name}' has no value"),
             Self::Value(name, _, why) => write!(f, "{name}: {why}"),
         }

@@ -93,7 +93,7 @@ impl Listener {
             self.announced = known.map(|(kind, report)| (kind, report, false));
             return nested.or_else(|| match self.announced {
                 Some(_) => None,
-                None => Some(format!("unknown kind of mistake: {}", line.trim())),
+                None => Some(format!("unknown kind of injected error: {}", line.trim())),
             });
         }
         if line.contains(MADE) {
@@ -114,7 +114,7 @@ impl Listener {
     /// Ends the log or an announcement; returns an error if the announced report has not come.
     pub fn end(&mut self) -> Option<String> {
         let (kind, _, heard) = self.announced.take()?;
-        (!heard).then(|| format!("the guest's kernel is silent about a mistake of kind {kind}"))
+        (!heard).then(|| format!("the guest's kernel did not report the injected error {kind}"))
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alarms_are_told_from_chatter() {
+    fn chatter_is_no_alarm() {
         for line in [
             "Kernel panic - not syncing: Attempted",
             "BUG: KASAN: slab-out-of-bounds in x",
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_that_is_announced_is_reported_once() {
+    fn an_announced_mistake_needs_exactly_one_report() {
         let (start, report) = (
             "[1.0] xdc_alarm: on purpose: kasan",
             "[1.1] BUG: KASAN: slab-out-of-bounds in x",
         );
         let end = "[1.2] xdc_alarm: made: kasan";
         assert_eq!(reasons(&[start, report, end]), [""; 0]);
-        let silent = "the guest's kernel is silent about a mistake of kind kasan";
+        let silent = "the guest's kernel did not report the injected error kasan";
         assert_eq!(reasons(&[start, end]), [silent]);
         assert_eq!(reasons(&[start]), [silent]);
         assert_eq!(reasons(&[start, start, report, end]), [silent]);

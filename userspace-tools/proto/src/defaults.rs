@@ -13,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_module_has_them() {
+    fn defaults_match_the_module() {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../modules/net/sched/phantom_options.rs"

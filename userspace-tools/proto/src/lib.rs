@@ -1180,7 +1180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hosts_of_a_rack_are_few_blocks() {
+    fn hosts_of_a_rack_are_aligned_blocks() {
         let blocks = |first_host, hosts| {
             let rack = Rack {
                 first_host,
@@ -1196,7 +1196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sysctl_leads_to_no_file_outside_its_folder() {
+    fn a_sysctl_path_stays_in_its_folder() {
         let path = sysctl_path("net.ipv4.conf.all.rp_filter");
         assert_eq!(path.as_deref(), Some("ipv4/conf/all/rp_filter"));
         for name in [

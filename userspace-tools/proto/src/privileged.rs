@@ -83,7 +83,7 @@ impl Rule {
         Err(BadName {
             sentence: format!("'{}' is not a valid {}", shown.escape_debug(), self.noun),
             range: format!(
-                "1 to {} letters, digits and {}, and no - in front",
+                "1 to {} letters, digits and {}, without a leading -",
                 self.longest, self.marks
             ),
         })
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_is_a_name_and_no_option_or_file() {
+    fn a_module_name_is_no_option_or_file() {
         for name in BAD_MODULES {
             assert!(modprobe(name).is_err(), "{name}");
             assert!(modprobe_dry_run(name).is_err(), "{name}");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn tc_reads_words_and_no_files_or_options() {
+    fn words_for_tc_are_no_files_or_options() {
         for text in [
             "netem delay 1ms 1ms distribution pareto",
             "red limit 500kb avpkt 1500 bandwidth 200mbit",
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn no_program_gets_the_callers_environment() {
+    fn programs_do_not_inherit_the_environment() {
         // Cargo sets environment variables for this test.
         let output = program("env").unwrap().output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_checked_as_a_whole() {
+    fn every_name_in_a_plan_is_checked() {
         let of_run = |run| Plan::of(Job::Run(run)).check_names();
         let named = |cc: &str| crate::RunPlan {
             cc: cc.to_owned(),

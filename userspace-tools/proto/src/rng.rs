@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_is_the_published_one() {
+    fn the_sequence_matches_the_published_one() {
         let mut rng = Rng::new(1_234_567);
         assert_eq!(rng.next_bits(), 6_457_827_717_110_365_317);
         assert_eq!(rng.next_bits(), 3_203_168_211_198_807_973);

@@ -29,7 +29,7 @@ macro_rules! functions {
                 Ok(Self {
                     $($name: {
                         let name = stringify!($name);
-                        let found = symbol(name).ok_or(format!("it has no {name}()"))?;
+                        let found = symbol(name).ok_or(format!("tc has no {name}()"))?;
                         // SAFETY: this is tc's function of that name, with this C declaration
                         // since iproute2 5.9; pointers to functions and to data have the same
                         // size.
@@ -79,11 +79,11 @@ struct Running;
 impl Program for Running {
     fn table(&self, kind: &str) -> Result<Table, String> {
         let name = format!("{kind}_qdisc_util");
-        let at = symbol(&name).ok_or(format!("it has no {name}"))?;
+        let at = symbol(&name).ok_or(format!("tc has no {name}"))?;
         let bytes = size_of_object(at).ok_or(format!("{name} is not a data object"))?;
         // The object must contain the name's pointer before it is read.
         if !bytes.is_multiple_of(size_of::<usize>()) || bytes < 2 * size_of::<usize>() {
-            return Err(format!("its {name} has {bytes} bytes"));
+            return Err(format!("{name} has {bytes} bytes"));
         }
         // SAFETY: by the program's symbol table, an object of this size begins there; nothing
         // writes to it while the plugin is loaded.

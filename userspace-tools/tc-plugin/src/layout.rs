@@ -55,7 +55,7 @@ pub fn check(program: &impl Program) -> Result<(), String> {
         let table = program.table(kind)?;
         if table.words.len() != WORDS {
             return Err(format!(
-                "its {kind}_qdisc_util has {} words, not {WORDS}",
+                "{kind}_qdisc_util has {} words, not {WORDS}",
                 table.words.len()
             ));
         }
@@ -66,12 +66,12 @@ pub fn check(program: &impl Program) -> Result<(), String> {
         }
         for (at, word) in table.words.iter().enumerate().skip(2) {
             if (*word != 0) != used.contains(&at) {
-                return Err(format!("word {at} of {kind}_qdisc_util is not what it was"));
+                return Err(format!("word {at} of {kind}_qdisc_util has another use"));
             }
         }
     }
     let (kind, name, at) = PRINTER;
-    let function = program.function(name).ok_or(format!("it has no {name}"))?;
+    let function = program.function(name).ok_or(format!("tc has no {name}"))?;
     if program.table(kind)?.words[at] != function {
         return Err(format!("word {at} of {kind}_qdisc_util is not {name}"));
     }
@@ -93,7 +93,7 @@ mod tests {
             self.0
                 .get(kind)
                 .cloned()
-                .ok_or(format!("it has no {kind}_qdisc_util"))
+                .ok_or(format!("tc has no {kind}_qdisc_util"))
         }
         fn function(&self, _: &str) -> Option<usize> {
             Some(FUNCTION + 3)
@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_we_know_passes() {
+    fn the_known_layout_passes() {
         assert_eq!(check(&tc()), Ok(()));
         // tc links the kinds that it has used into a list.
         assert_eq!(altered(|table| table.words[0] = 7), Ok(()));
     }
 
     #[test]
-    fn a_field_more_or_less_is_noticed() {
+    fn an_added_or_missing_field_is_refused() {
         assert!(
             altered(|table| table.words.push(0))
                 .unwrap_err()
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn any_two_fields_that_change_places_are_noticed() {
+    fn swapped_fields_are_refused() {
         // Parser and printer of classes (5 and 6) are indistinguishable; the plugin has no
         // classes.
         for a in 2..WORDS {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_in_between_is_noticed() {
+    fn an_inserted_field_is_refused() {
         for at in 0..WORDS {
             let shifted = altered(|table| {
                 table.words.insert(at, 0);
@@ -168,9 +168,9 @@ mod tests {
     }
 
     #[test]
-    fn a_tc_without_its_tables_is_noticed() {
+    fn a_tc_without_its_tables_is_refused() {
         let mut tc = tc();
         tc.0.remove("red");
-        assert_eq!(check(&tc), Err("it has no red_qdisc_util".to_owned()));
+        assert_eq!(check(&tc), Err("tc has no red_qdisc_util".to_owned()));
     }
 }

@@ -98,11 +98,11 @@ extern "C" fn refuse<K: Kind>() -> c_int {
     guarded(|| {
         let why = match host::functions() {
             Err(why) => why,
-            Ok(_) => "it failed to say why",
+            Ok(_) => "unknown reason",
         };
         ONCE.call_once(|| {
             say(&format!(
-                "q_{}.so: this tc is not of a version that it knows ({why}); \
+                "q_{}.so: unknown version of tc ({why}); \
                  use 'xdc qdisc', which has the same syntax\n",
                 K::NAME
             ));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_is_as_long_as_it_says() {
+    fn an_attribute_has_the_length_of_its_header() {
         let attribute = |length: u16| {
             let mut bytes = length.to_ne_bytes().to_vec();
             bytes.extend([2, 0, 1, 2, 3, 4]);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_no_tc_so_everything_refuses() {
+    fn every_function_refuses_outside_tc() {
         let tables = [
             (&phantom_qdisc_util, refuse::<Phantom> as *mut c_void),
             (&acceltor_qdisc_util, refuse::<AccelTor> as *mut c_void),

@@ -10,7 +10,7 @@ pub fn help<K: Kind>() -> String {
     format!(
         "Usage: ... {} [ OPTION VALUE ]...\n\
          {}\n\
-         What is not given has the module's default, or stays as it is; \
+         A missing option has the module's default, or keeps its value; \
          'tc qdisc show' prints every value.\n",
         K::NAME,
         K::HELP

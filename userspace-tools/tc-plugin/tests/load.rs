@@ -42,7 +42,7 @@ fn tc(words: &[&str]) -> String {
 }
 
 #[test]
-fn this_machines_tc_gets_help() {
+fn this_machines_tc_prints_help() {
     let help = tc(&["help"]);
     assert!(help.starts_with("Usage: ... phantom "), "{help}");
     assert!(help.contains("\n  limit SIZE "), "{help}");
@@ -52,7 +52,7 @@ fn this_machines_tc_gets_help() {
 }
 
 #[test]
-fn this_machines_tc_gets_a_sentence_for_each_mistake() {
+fn this_machines_tc_reports_each_mistake() {
     for (words, sentence) in [
         (
             &["limit", "big"][..],
@@ -80,13 +80,13 @@ fn this_machines_tc_gets_a_sentence_for_each_mistake() {
 }
 
 #[test]
-fn another_interface_is_refused() {
+fn another_layout_of_tc_is_refused() {
     let dir = TempDir::new().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/other_tc.c");
     for (layout, why) in [
-        (0, "its pfifo_qdisc_util has 9 words, not 8"),
-        (1, "word 3 of pfifo_qdisc_util is not what it was"),
-        (2, "it has no pfifo_qdisc_util"),
+        (0, "(pfifo_qdisc_util has 9 words, not 8)"),
+        (1, "word 3 of pfifo_qdisc_util has another use"),
+        (2, "tc has no pfifo_qdisc_util"),
     ] {
         let program = dir.path().join("tc");
         let compiled = Command::new("cc")
@@ -103,7 +103,7 @@ fn another_interface_is_refused() {
         assert_eq!(output.status.code(), Some(0), "{said}");
         // One message, however many functions are called.
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.starts_with("q_phantom.so: this tc is not of a version that it knows"));
+        assert!(said.starts_with("q_phantom.so: unknown version of tc"));
         assert!(said.contains(why), "{said}");
         fs::remove_file(program).unwrap();
     }

@@ -199,19 +199,19 @@ pub const COUNTERS: &[Counter] = &[
         "delivered",
         Of::Packets,
         |info| info.delivered.into(),
-        "acknowledged, retransmitted ones included; of all flows, at their senders",
+        "packets packets acknowledged, retransmitted ones included; of all flows, at their senders",
     ),
     counter(
         "delivered_ce",
         Of::Packets,
         |info| info.delivered_ce.into(),
-        "of these with CE, as the receiver reported",
+        "acknowledged packets with CE, as the receiver reported",
     ),
     counter(
         "dsack_dups",
         Of::Packets,
         |info| info.dsack_dups.into(),
-        "that arrived twice: retransmitted needlessly",
+        "packets packets that arrived twice: retransmitted needlessly",
     ),
     counter(
         "reord_seen",
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_be_short_or_long() {
+    fn short_and_long_answers_are_decoded() {
         let bytes: Vec<u8> = (0..300).map(|i| i as u8).collect();
         let info = TcpInfo::from_bytes(&bytes);
         assert_eq!(info.pacing_rate.to_ne_bytes(), bytes[104..112]);

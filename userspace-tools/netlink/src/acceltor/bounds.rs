@@ -42,7 +42,7 @@ impl Options {
         for (word, time_ns) in [("guard", ns(self.guard_ns)), ("lead", ns(self.lead_ns))] {
             if time_ns.is_some_and(|time_ns| time_ns > half_day_ns) {
                 let refusal = Refusal {
-                    sentence: format!("'{word}' is longer than half of a day"),
+                    sentence: format!("'{word}' is longer than half a day"),
                     range: format!("at most {half_day_ns} ns"),
                 };
                 return Err((word, refusal));
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_modules_bounds_are_these() {
+    fn bounds_match_the_module() {
         let constants = [
             ("NS_PER_US", 1_000),
             ("NS_PER_S", NS_PER_S),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_refused_here() {
+    fn check_refuses_what_the_kernel_refuses() {
         let check = |line: &str| {
             let words: Vec<_> = line.split_whitespace().collect();
             Options::from_words(&words).unwrap().check()

@@ -16,30 +16,30 @@ pub use crate::words::Mistake;
 /// Help text, one line per option.
 pub const OPTIONS_HELP: &str = "\
 Options (SIZE 500kb with k = 1024, RATE 10gbit, TIME 240us):
-  racks N                how many there are
-  rack NUMBER            which one, from 0, this is
-  prefix CIDR=RACK,...   where racks are; none = no prefix
-  day TIME               how long a circuit lasts
-  night TIME             until the next one
-  base-time NS           of the clock: day 0 starts
-  clockid tai|monotonic  not to be changed later
-  peers RACK,...         of each day of the week; auto = (rack + 1 + day) mod N
-  ocs-rate RATE          of a circuit
-  eps-rate RATE          of the packet network's port; 0bit = not shaped
-  rtt TIME               round trip of the packet network
-  k N                    queues of the calendar
-  hp, lp SIZE            room for mice, and for accelerated elephants
-  limit SIZE             room of a queue of the calendar
+  racks N                number of racks
+  rack NUMBER            number of this rack, from 0
+  prefix CIDR=RACK,...   prefixes of the racks; none = no prefix
+  day TIME               duration of a circuit
+  night TIME             time between two circuits
+  base-time NS           start of day 0 on the clock
+  clockid tai|monotonic  clock; cannot be changed later
+  peers RACK,...         peer of each day of the week; auto = (rack + 1 + day) mod N
+  ocs-rate RATE          rate of a circuit
+  eps-rate RATE          rate of the port to the packet network; 0bit = not shaped
+  rtt TIME               RTT of the packet network
+  k N                    number of queues of the calendar
+  hp, lp SIZE            limit for mice, and for accelerated elephants
+  limit SIZE             limit of a queue of the calendar
   policy acceltor|blocking|unblocking|packet
-  detect sketch|dscp|filter   which flows are elephants
-  dscp DSCP,...          whose packets are; none = no DSCP
-  elephants N            of a pair of racks at most
-  idle TIME              after which one is none; 0ns = 2 weeks
-  sketch-bytes SIZE      from which on a flow is one
-  overflow drop|lp       of a full queue
-  rescue on|off          accelerate what comes too early
-  guard, lead TIME       at the end of a day; before the circuit switch
-  ecn SIZE               mark from this backlog on; 0b = never";
+  detect sketch|dscp|filter   detection of elephants
+  dscp DSCP,...          DSCPs of elephants; none = no DSCP
+  elephants N            maximum per pair of racks
+  idle TIME              idle time after which an elephant is a mouse; 0ns = 2 weeks
+  sketch-bytes SIZE      size from which a flow is an elephant
+  overflow drop|lp       drop or accelerate packets for a full queue
+  rescue on|off          accelerate elephants that come too early
+  guard, lead TIME       unused end of a day; delay to the circuit switch
+  ecn SIZE               backlog from which packets are marked; 0b = never";
 
 /// Options in the order of printing.
 pub const WORDS: &[Word<Options>] = &[
@@ -79,7 +79,7 @@ struct Dscps;
 impl Textual<u32> for Number {
     fn read(text: &str) -> Result<u32, String> {
         text.parse()
-            .map_err(|_| format!("'{text}' is not a number of 32 bits"))
+            .map_err(|_| format!("'{text}' is not a 32-bit number"))
     }
     fn print(value: &u32) -> String {
         value.to_string()
@@ -223,7 +223,7 @@ mod tests {
     use crate::acceltor::IDS;
 
     #[test]
-    fn there_is_a_word_for_every_attribute() {
+    fn every_attribute_has_a_word() {
         assert_eq!(WORDS.len(), IDS.len());
         for word in WORDS {
             assert!(OPTIONS_HELP.contains(word.name), "{}", word.name);
@@ -238,7 +238,7 @@ mod tests {
         idle 1s sketch-bytes 225000b overflow lp rescue on guard 1us lead 500ns ecn 97500b";
 
     #[test]
-    fn what_is_printed_is_read_back() {
+    fn printed_words_parse_back() {
         let words: Vec<_> = EVERY.split_whitespace().collect();
         let options = Options::from_words(&words).unwrap();
         let printed: Vec<_> = options
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_apart() {
+    fn each_mistake_has_its_variant() {
         for (name, value) in [
             ("prefix", "10.0.0.0=1"),
             ("prefix", "10.0.0.0/33=1"),

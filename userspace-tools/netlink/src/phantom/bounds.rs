@@ -91,7 +91,7 @@ mod tests {
     const MODULE: &str = include_str!("../../../../modules/net/sched/phantom_options.rs");
 
     #[test]
-    fn the_modules_bounds_are_these() {
+    fn bounds_match_the_module() {
         let constants = [
             ("MAX_LIMIT_BYTES", MOST_BYTES),
             ("u32::MAX as i64", MOST_BYTES),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_refused_here() {
+    fn check_refuses_what_the_kernel_refuses() {
         let check = |line: &str| {
             let words: Vec<_> = line.split_whitespace().collect();
             Options::from_words(&words).unwrap().check()

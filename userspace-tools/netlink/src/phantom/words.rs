@@ -14,29 +14,29 @@ pub use crate::words::Mistake;
 /// Help text, one line per option.
 pub const OPTIONS_HELP: &str = "\
 Options (SIZE 22400kb with k = 1024, RATE 10gbit, FRACTION 2% or 0.02):
-  limit SIZE             physical queue
-  rate RATE              shape to this; 0bit = do not
-  overhead BYTES         added to each packet by the shaper
-  mpu BYTES              the shaper counts no packet for less
-  line-rate RATE         what the phantom queue drains relative to; 0bit = rate or the device's
+  limit SIZE             limit of the physical queue
+  rate RATE              shaping rate; 0bit = not shaped
+  overhead BYTES         bytes that the shaper adds to each packet
+  mpu BYTES              minimum length of a packet in the shaper
+  line-rate RATE         reference for drain; 0bit = rate, or the device's rate
   phantom SIZE           cap of the phantom queue
-  drain FRACTION         of the line rate
-  pmin, pmax FRACTION    RED on the phantom queue, of its cap
-  min, max FRACTION      RED on the backlog, of the limit
+  drain FRACTION         drain rate of the phantom queue, of line-rate
+  pmin, pmax FRACTION    RED thresholds on the phantom queue, of its cap
+  min, max FRACTION      RED thresholds on the backlog, of the limit
   mark none|phantom|physical|either|both
   at enqueue|dequeue     when to mark
-  ecn-drop on|off        drop a chosen packet that is Not-ECT
-  count-acks on|off      pure ACKs enter the phantom queue too
-  red-limit SIZE         room for red packets; 0b = no limit of their own
-  yellow-limit SIZE      the same for yellow
-  color-total on|off     colour limits count the whole backlog
+  ecn-drop on|off        drop Not-ECT packets that RED chooses
+  count-acks on|off      pure ACKs also fill the phantom queue
+  red-limit SIZE         own limit of red packets; 0b = none
+  yellow-limit SIZE      own limit of yellow packets; 0b = none
+  color-total on|off     color limits count the whole backlog
   color none|dscp|priority|filter
   dscp-color DSCP:COLOR,...   green, yellow or red
   gso auto|split|whole
   pool NAME              shared buffer of this namespace
-  pool-limit SIZE        its size
-  pool-alpha FACTOR      this port may hold FACTOR x what is free
-  seed NUMBER            where the random numbers of RED start; random unless given";
+  pool-limit SIZE        size of the pool
+  pool-alpha FACTOR      limit of this port: FACTOR x free part of the pool
+  seed NUMBER            seed of RED's random numbers; random if not given";
 
 /// Options in the order of printing.
 pub const WORDS: &[Word<Options>] = &[
@@ -156,7 +156,7 @@ mod tests {
     use crate::phantom::IDS;
 
     #[test]
-    fn there_is_a_word_for_every_attribute() {
+    fn every_attribute_has_a_word() {
         // The colors of DSCPs are two attributes.
         assert_eq!(WORDS.len() + 1, IDS.len());
         for word in WORDS {
@@ -174,7 +174,7 @@ mod tests {
         pool-alpha 0.5 seed 18446744073709551615";
 
     #[test]
-    fn what_is_printed_is_read_back() {
+    fn printed_words_parse_back() {
         let words: Vec<_> = EVERY.split_whitespace().collect();
         let options = Options::from_words(&words).unwrap();
         let printed: Vec<_> = options
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_apart() {
+    fn each_mistake_has_its_variant() {
         let mistake = |words: &[&str]| Options::from_words(words).unwrap_err();
         assert_eq!(
             mistake(&["speed", "1gbit"]),

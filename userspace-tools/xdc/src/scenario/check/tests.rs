@@ -74,7 +74,7 @@ fn a_mistake_has_its_line_its_key_and_its_fix() {
             port,
             "tc = \"phantom limit 1mb pmn 3%\"",
             "small:21: queues.port.tc: ",
-            "what is 'pmn'?",
+            "unknown option 'pmn'",
             "'pmin'",
         ),
         (
