@@ -153,7 +153,7 @@ stranger() {
 	what=$1
 	shift
 	out=$(host_run --cc cubic "$@" 2>&1)
-	matches "$what is refused" 'whole machine|is not a sysctl' "$out"
+	matches "$what is refused" 'whole machine|is global|is not a sysctl' "$out"
 }
 stranger "vm.swappiness" --set 'sysctl."vm.swappiness"=11'
 stranger "vm.swappiness of a host" --set 'host.a1.sysctl."vm.swappiness"=11'

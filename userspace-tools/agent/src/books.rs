@@ -351,8 +351,8 @@ fn imbalances(network: &Network, i: usize, node: &Node) -> Vec<Unbalanced> {
             let bytes = root.sent_bytes.abs_diff(device.tx_bytes);
             compare(
                 &device.name,
-                "the bytes of the qdisc",
-                "those of the device",
+                "the byte count of the qdisc",
+                "the byte count of the device",
                 bytes as i64,
             );
         }
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn each_counter_that_lacks_a_packet_shows() {
+    fn a_missing_packet_shows_in_each_counter() {
         let books = |change: &dyn Fn(&mut Node)| {
             let mut node = router();
             change(&mut node);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_of_errors_and_an_action_explain_a_packet() {
+    fn error_counters_and_actions_account_for_packets() {
         for name in [
             "IpInHdrErrors",
             "IpExtInNoRoutes",
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_only_swallows_takes_no_packet_and_a_vlan_passes_them_on() {
+    fn dummy_and_vlan_devices_are_not_counted() {
         let mut node = router();
         node.devices[0].tx_packets -= 5;
         let dummy = Device {

@@ -90,7 +90,7 @@ pub fn register_bpf(objects: &[BpfObject]) -> Result<()> {
         fs::write(OBJECT, bytes).with_context(|| format!("cannot write {OBJECT}"))?;
         let register = |links: Option<&str>| {
             privileged::bpftool()
-                .context("no bpftool, which registers congestion controls of BPF")?
+                .context("bpftool is missing, which registers BPF congestion controls")?
                 .args(["struct_ops", "register", OBJECT])
                 .args(links)
                 .output()
@@ -140,8 +140,7 @@ pub fn begin_experiment() -> Result<()> {
     thread::sleep(Duration::from_nanos(ROUND_NS - now_ns()? % ROUND_NS));
     let device = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
     // SAFETY: RNDRESEEDCRNG takes no argument.
-    unsafe { reseed(device.as_raw_fd()) }
-        .context("cannot restart the generator of random numbers")?;
+    unsafe { reseed(device.as_raw_fd()) }.context("cannot reseed the random number generator")?;
     Ok(())
 }
 
@@ -220,7 +219,7 @@ pub fn wait_for_fine_timers() -> Result<()> {
         }
         thread::sleep(TIMER_RETRY);
     }
-    bail!("the guest's timers stay at its tick: boot it with tsc=reliable")
+    bail!("the guest's timers have only tick resolution: boot it with tsc=reliable")
 }
 
 /// MemFree of /proc/meminfo.
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn time_travel_is_a_word_or_has_a_value() {
+    fn time_travel_is_found_with_and_without_value() {
         assert!(travels_in_time("quiet time-travel mem=1M"));
         assert!(travels_in_time("time-travel=inf-cpu"));
         assert!(!travels_in_time("time-travel-start=5 quiet"));

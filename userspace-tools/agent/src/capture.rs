@@ -51,7 +51,9 @@ impl Capture {
             true => vec![accept(HEAD_BYTES)],
             false => tcp_heads().into(),
         };
-        socket.attach_filter(&filter).context("no filter")?;
+        socket
+            .attach_filter(&filter)
+            .context("cannot attach the filter")?;
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_packet_option(&socket, libc::PACKET_VERSION, &version).context("PACKET_VERSION")?;
         let ring = Ring::new(&socket, frames)?;

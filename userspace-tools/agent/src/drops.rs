@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_lose_as_often_as_they_should() {
+    fn losses_in_blocks_match_the_probabilities() {
         let ppm = [30_000, 20_000, 10_000];
         let places: Vec<_> = places(ppm, 7).into_iter().filter(|&n| n > 0).collect();
         assert!(places.is_sorted_by(|a, b| a < b));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_probability_nothing_is_lost() {
+    fn zero_probabilities_lose_nothing() {
         assert_eq!(places([0; 3], 1), [0]);
     }
 

@@ -101,7 +101,7 @@ impl Changes {
         let dir = path.parent().unwrap_or(Path::new("/"));
         match fs::DirBuilder::new().mode(0o700).create(dir) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(error).with_context(|| format!("cannot make {}", dir.display()));
+                return Err(error).with_context(|| format!("cannot create {}", dir.display()));
             }
             _ => {}
         }
@@ -136,7 +136,7 @@ impl Changes {
         let own = meta.uid() == nix::unistd::geteuid().as_raw();
         ensure!(
             own && meta.is_file(),
-            "{} is not ours: look at it, and remove it",
+            "{} is not a file of this user: inspect and remove it",
             path.display()
         );
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
@@ -226,11 +226,11 @@ fn supervise(plan: &str, messages: &str, parent: Pid) -> Result<ExitCode> {
     set_pdeathsig(Signal::SIGTERM).context("prctl")?;
     let files = Files::open(Path::new(plan), Path::new(messages))?;
     // The parent may have died before prctl.
-    ensure!(getppid() == parent, "the parent is gone");
+    ensure!(getppid() == parent, "the parent process has ended");
     let plan = read_plan(&files.plan)?;
     let record = Path::new(RECORD);
     if let Some(left) = Changes::load(record)? {
-        eprintln!("xdc-agent: an earlier run was killed; putting back what it has changed");
+        eprintln!("xdc-agent: an earlier run was killed; undoing its changes");
         left.put_back();
     }
     let changes = Changes::ahead(&plan)?;
@@ -252,7 +252,7 @@ fn supervise(plan: &str, messages: &str, parent: Pid) -> Result<ExitCode> {
         // A doubt only: the results are valid.
         Channel::of(files.messages).send(&Message::Doubt {
             what: format!(
-                "modules that were loaded for the run stay loaded, because somebody else uses them: {}",
+                "modules of the run stay loaded, because they are in use: {}",
                 stuck.join(" ")
             ),
         })?;
@@ -263,9 +263,9 @@ fn supervise(plan: &str, messages: &str, parent: Pid) -> Result<ExitCode> {
 /// Starts the worker as PID 1 of a namespace. Its standard input ends with this process.
 fn start_worker(files: &Files, instance: &str, parent: Pid) -> Result<Child> {
     // Undoing an earlier run's changes takes long.
-    ensure!(getppid() == parent, "the parent is gone");
+    ensure!(getppid() == parent, "the parent process has ended");
     // Applies to the next child, not to this process.
-    unshare(CloneFlags::CLONE_NEWPID).context("cannot make a PID namespace (CONFIG_PID_NS)")?;
+    unshare(CloneFlags::CLONE_NEWPID).context("cannot create a PID namespace (CONFIG_PID_NS)")?;
     let mut command = Command::new("/proc/self/exe");
     command.arg(WORKER);
     for file in [&files.plan, &files.messages] {
@@ -368,14 +368,14 @@ fn tether() -> Result<()> {
     let input = stdin();
     let mut ends = [PollFd::new(input.as_fd(), PollFlags::empty())];
     let ended = poll(&mut ends, PollTimeout::ZERO).context("poll")?;
-    ensure!(ended == 0, "the supervisor is gone");
+    ensure!(ended == 0, "the supervisor has ended");
     Ok(())
 }
 
 /// Mounts /proc of the worker's PID namespace, invisible to other processes. Otherwise a scenario's
 /// `kill $(pidof X)` would read PIDs of the host.
 fn mount_own_proc() -> Result<()> {
-    unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace")?;
+    unshare(CloneFlags::CLONE_NEWNS).context("cannot create a mount namespace")?;
     // Receive later unmounts of the host.
     let slave = MsFlags::MS_SLAVE | MsFlags::MS_REC;
     mount(None::<&str>, "/", None::<&str>, slave, None::<&str>)
@@ -406,11 +406,11 @@ fn experiment(plan: &File, channel: &mut Channel) -> Result<()> {
     let plan = read_plan(plan)?;
     ensure!(
         plan.parameters.is_empty(),
-        "parameters of modules are the whole machine's"
+        "module parameters are global: they need a guest"
     );
     ensure!(
         plan.bpf.is_empty(),
-        "what BPF registers is the whole machine's"
+        "BPF congestion controls are global: they need a guest"
     );
     // Before any module is loaded or namespace created.
     let shared = match &plan.job {
@@ -430,7 +430,7 @@ fn experiment(plan: &File, channel: &mut Channel) -> Result<()> {
             us
         }
         Job::Probe => 0,
-        Job::Shell(_) | Job::Selftest { .. } => bail!("this job is for a guest"),
+        Job::Shell(_) | Job::Selftest { .. } => bail!("this job needs a guest"),
     };
     channel.send(&Message::Done { virtual_us })
 }
@@ -457,8 +457,8 @@ fn shared_sysctls(run: &RunPlan) -> Result<BTreeSet<String>> {
         }
         ensure!(
             (name.as_str(), value.as_str()) == TCP_MEM,
-            "the sysctl {name} belongs to the whole machine, and a run on the host does not \
-             change it: --engine uml or qemu for this scenario"
+            "the sysctl {name} is global, and a run on the host must not \
+             change it: use --engine uml or qemu"
         );
         shared.insert(name.clone());
     }
@@ -479,7 +479,7 @@ fn news_of_taint(before: u64, after: u64) -> Option<&'static str> {
     let new = after & !before;
     match (new & DIED > 0, new & WARNED > 0) {
         (true, _) => Some("oopsed"),
-        (false, true) => Some("warned of something"),
+        (false, true) => Some("warned"),
         _ => None,
     }
 }
@@ -489,7 +489,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_that_ours_depend_on_is_unloaded_with_them() {
+    fn dependencies_of_loaded_modules_are_unloaded() {
         let text = "vxlan 147456 0 - Live 0x0\n\
                     ip6_udp_tunnel 16384 1 vxlan, Live 0x0\n\
                     udp_tunnel 32768 2 vxlan,wireguard, Live 0x0\n\
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plan_brings_in_is_known() {
+    fn modules_that_a_plan_loads_are_found() {
         let text = format!(
             r#"{{"version": {VERSION}, "modules": ["sch_phantom", "snd-aloop"],
                 "job": {{"kind": "run", "cc": "bbr", "flows": [], "watch": [], "sample_us": 1,
@@ -531,7 +531,7 @@ mod tests {
 
     /// Each run of this test has its own file, not the machine's record.
     #[test]
-    fn what_was_changed_is_read_back_after_a_kill() {
+    fn saved_changes_read_back_and_damaged_ones_are_refused() {
         let dir = env::temp_dir().join(format!("xdc-agent-test-{}", std::process::id()));
         let path = dir.join("host.json");
         assert_eq!(Changes::load(&path).unwrap(), None);
@@ -559,11 +559,11 @@ mod tests {
     }
 
     #[test]
-    fn only_a_warning_or_an_oops_is_news() {
+    fn only_a_new_warning_or_oops_is_reported() {
         const OUT_OF_TREE: u64 = 1 << 12;
         assert_eq!(news_of_taint(0, OUT_OF_TREE), None);
         assert_eq!(news_of_taint(1 << 9, 1 << 9), None);
-        assert_eq!(news_of_taint(0, 1 << 9), Some("warned of something"));
+        assert_eq!(news_of_taint(0, 1 << 9), Some("warned"));
         assert_eq!(news_of_taint(0, 1 << 9 | 1 << 7), Some("oopsed"));
     }
 }

@@ -290,7 +290,7 @@ pub mod tests {
     }
 
     #[test]
-    fn parallel_links_have_names_of_their_own() {
+    fn parallel_links_have_distinct_names() {
         let topology = topology(&[("a", false), ("b", false)], &[("a", "b"), ("a", "b")]);
         let layout = Layout::new(&topology).unwrap();
         let port = &layout.nodes[0].ports[1];
@@ -302,7 +302,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_node_has_one_address_in_the_order_of_its_kind() {
+    fn nodes_are_numbered_in_the_order_of_their_kind() {
         let nodes = [("a", false), ("r", true), ("b", false)];
         let topology = topology(&nodes, &[("a", "r"), ("b", "r")]);
         let layout = Layout::new(&topology).unwrap();
@@ -312,7 +312,7 @@ pub mod tests {
     }
 
     #[test]
-    fn in_ipv6_the_same_bits_have_a_prefix() {
+    fn ipv6_addresses_end_with_the_ipv4_bits() {
         let mut topology = topology(&[("a", false), ("b", false)], &[("a", "b"), ("a", "b")]);
         topology.ipv6 = true;
         let layout = Layout::new(&topology).unwrap();
@@ -330,7 +330,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_leads_into_racks_has_one_address() {
+    fn ports_towards_racks_share_one_mac() {
         let nodes = [
             ("h", false),
             ("t0", true),
@@ -362,7 +362,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_wrong_topology_is_named() {
+    fn topology_errors_name_the_node() {
         let error = |topology: Topology| Layout::new(&topology).unwrap_err().to_string();
         let unknown = topology(&[("a", false)], &[("a", "x")]);
         assert!(error(unknown).contains("no node x"));

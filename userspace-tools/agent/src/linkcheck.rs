@@ -45,7 +45,7 @@ pub fn check(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<
             network.layout.node(&flow.dst)?,
         );
         let rtt_ns = probe(network, run, (src, dst), flow.base_rtt_us, busy_ns)
-            .with_context(|| format!("the path from {} to {} is dead", flow.src, flow.dst))?;
+            .with_context(|| format!("the path from {} to {} does not work", flow.src, flow.dst))?;
         channel.send(&Message::LinkCheck {
             src: flow.src.clone(),
             dst: flow.dst.clone(),
@@ -129,7 +129,11 @@ fn probe(
 
 /// Sends one packet; returns the time until its arrival, ns.
 fn one_way(from: &Socket, to: &Socket, address: IpAddr, payload: &[u8]) -> Result<u64> {
-    let port = to.local_addr()?.as_socket().context("no port")?.port();
+    let port = to
+        .local_addr()?
+        .as_socket()
+        .context("the probe's socket has no port")?
+        .port();
     let sent_ns = nanoseconds(clock_gettime(ClockId::CLOCK_REALTIME)?);
     from.send_to(payload, &SocketAddr::new(address, port).into())
         .context("cannot send a probe")?;
@@ -149,7 +153,7 @@ fn one_way(from: &Socket, to: &Socket, address: IpAddr, payload: &[u8]) -> Resul
             return Ok(nanoseconds(arrived).saturating_sub(sent_ns));
         }
     }
-    bail!("the kernel gave a probe no time of arrival")
+    bail!("the kernel gave a probe no receive timestamp")
 }
 
 fn nanoseconds(time: TimeSpec) -> u64 {
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_queue_sets_the_pace() {
+    fn the_slowest_queue_sets_the_busy_time() {
         let direction = |rate_bps, is_queue: bool| Direction {
             rate_bps,
             delay_ns: 0,
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_paths_each_base_rtt_is_probed() {
+    fn every_base_rtt_of_many_paths_is_probed() {
         let flows: Vec<Flow> = (0..500)
             .map(|i| flow(i, if i == 499 { 2000.0 } else { 14.0 }))
             .collect();

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_read() {
+    fn a_valid_plan_is_parsed() {
         let text = format!(
             r#"{{"version": {VERSION}, "modules": ["tcp_unocc"],
                  "job": {{"kind": "selftest", "tests": ["a"], "long": false}}}}"#

@@ -185,7 +185,7 @@ impl<'a> Network<'a> {
         {
             match place {
                 Place::Host { shared } if shared.contains(name) => eprintln!(
-                    "xdc-agent: {name} is the whole machine's and stays as it is (a guest has {value})"
+                    "xdc-agent: {name} is global on this machine and keeps its value (a guest has {value})"
                 ),
                 _ => bail!("this kernel has no sysctl {name}: is a module missing?"),
             }
@@ -748,7 +748,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_has_no_more_qdiscs_than_it_needs() {
+    fn a_direction_has_only_the_needed_qdiscs() {
         let phantom = Queue::Phantom(PhantomQueue::default());
         let of_tc = |text: &str| {
             let mut words = text.split_whitespace().map(str::to_owned);
@@ -771,7 +771,7 @@ mod tests {
     }
 
     #[test]
-    fn tc_adds_a_leaf_where_egress_leaves_room() {
+    fn tc_adds_the_leaf_below_shaper_or_delay() {
         let line = |rate_bps, delay_ns| {
             let direction = Direction {
                 rate_bps,

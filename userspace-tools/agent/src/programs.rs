@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_lines_are_told() {
+    fn only_the_last_lines_are_reported() {
         let text: String = (0..20).map(|i| format!("{i}\n\n")).collect();
         assert_eq!(last_lines(&text), "12\n13\n14\n15\n16\n17\n18\n19");
         assert_eq!(last_lines(""), "");

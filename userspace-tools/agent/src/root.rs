@@ -55,8 +55,8 @@ pub fn enter() -> Result<()> {
     for dir in ["tmp", "run", "dev/shm"] {
         mount_kind("tmpfs", &new.join(dir), None)?;
     }
-    chroot(new).context("cannot change the root")?;
-    chdir("/").context("cannot go to the new root")?;
+    chroot(new).context("cannot change the root directory")?;
+    chdir("/").context("cannot enter the new root directory")?;
 
     let own = Path::new("/").join(INITRAMFS);
     symlink(own.join("selftests"), "/selftests")?;
@@ -98,7 +98,7 @@ fn mount_share(target: &Path) -> Result<()> {
             Some(options.as_str()),
         )
     };
-    mounted.context("cannot mount the folder that the host lends")
+    mounted.context("cannot mount the folder of the host")
 }
 
 fn mount_kind(kind: &str, target: &Path, options: Option<&str>) -> Result<()> {
@@ -129,7 +129,7 @@ fn plugins(initramfs: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
         return Ok(Vec::new());
     };
     let Some(to) = folder(Path::new("/"), "normal.dist") else {
-        bail!("the tc of the root that the host lends has no folder of plugins");
+        bail!("tc in the root folder of the host has no plugin folder");
     };
     let plugins = PLUGINS.iter();
     Ok(plugins.map(|it| (from.join(it), to.join(it))).collect())

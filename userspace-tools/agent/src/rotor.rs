@@ -94,7 +94,7 @@ impl Circuits {
             racks.push(node);
             let host = |number: u32| {
                 let host = hosts.get(number as usize);
-                host.with_context(|| format!("rack {rack} has a host too many"))
+                host.with_context(|| format!("rack {rack} has more hosts than the topology"))
             };
             for (first, bits) in own.blocks() {
                 prefixes.push(acceltor::Prefix {
@@ -189,10 +189,7 @@ impl Circuits {
     /// The qdisc of a rack's bond.
     pub fn qdisc(&self, port: &Port) -> Result<Request> {
         let (Some(rack), Some(Queue::Tc(queue))) = (port.rack, &port.egress.queue) else {
-            bail!(
-                "{} is the uplink of no rack, or without its queue",
-                port.name
-            );
+            bail!("{} is not the uplink of a rack, or has no queue", port.name);
         };
         let own = acceltor::Options::from_words(&queue.words).map_err(|err| anyhow!("{err}"))?;
         let all = self.options.clone();
@@ -283,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_summed_and_lateness_is_the_largest() {
+    fn counters_are_summed_except_the_maximum_lateness() {
         let of = |packets_in, late_max_ns| acceltor::Xstats {
             packets_in,
             late_max_ns,

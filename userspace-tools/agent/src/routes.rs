@@ -242,7 +242,7 @@ mod tests {
 
         /// Hosts have up to two links, or none.
         #[test]
-        fn aggregated_routes_send_every_host_the_way_the_full_table_does(
+        fn aggregated_routes_match_the_full_table(
             routers in 1..9usize,
             of_hosts in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..3), 2..22),
             between in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..18),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_knows_which_routes_lead_across() {
+    fn routes_between_datacenters_are_flagged() {
         let names: Vec<String> = (0..8).map(|i| format!("h{i}")).collect();
         let mut nodes: Vec<(&str, bool)> =
             names.iter().map(|name| (name.as_str(), false)).collect();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_of_a_tree_has_a_route_per_host_below_and_one_up() {
+    fn a_tree_switch_has_one_route_per_host_below_and_one_up() {
         let hosts: Vec<String> = (0..8).map(|i| format!("h{i}")).collect();
         let mut nodes: Vec<(&str, bool)> = hosts.iter().map(|h| (h.as_str(), false)).collect();
         nodes.extend([("l0", true), ("l1", true), ("s0", true), ("s1", true)]);

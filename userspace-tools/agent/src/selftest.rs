@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_needs_a_clean_exit_and_clean_output() {
+    fn a_pass_needs_a_clean_exit_and_clean_output() {
         assert_eq!(verdict(0, false), "ok 1 t");
         assert_eq!(verdict(0, true), "not ok 1 t");
         assert_eq!(verdict(4 << 8, false), "ok 1 t # SKIP");

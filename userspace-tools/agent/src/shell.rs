@@ -120,7 +120,7 @@ fn name_hosts(network: &Network) -> Result<()> {
 /// Allows all available congestion controls everywhere; `cc` becomes the default of new sockets.
 fn choose(network: &Network, cc: &str) -> Result<()> {
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
-        .context("cannot ask for the congestion controls")?;
+        .context("cannot read the available congestion controls")?;
     sysctl::write("net.ipv4.tcp_allowed_congestion_control", available.trim())?;
     for node in 0..network.layout.nodes.len() {
         network.inside(node, || {
@@ -132,7 +132,7 @@ fn choose(network: &Network, cc: &str) -> Result<()> {
 
 /// Forks a process that runs the flows for each line of [`REQUESTS`].
 fn serve_flows(network: &Network, run: &RunPlan) -> Result<()> {
-    mkfifo(REQUESTS, Mode::from_bits_truncate(0o600)).context("cannot make a FIFO")?;
+    mkfifo(REQUESTS, Mode::from_bits_truncate(0o600)).context("cannot create a FIFO")?;
     let script = format!("#!/bin/sh\n# Starts the scenario's flows.\nexec echo go >{REQUESTS}\n");
     fs::write(FLOWS_COMMAND, script).with_context(|| format!("cannot write {FLOWS_COMMAND}"))?;
     fs::set_permissions(FLOWS_COMMAND, Permissions::from_mode(0o755))?;
@@ -155,7 +155,7 @@ fn answer(network: &Network, run: &RunPlan) -> Result<()> {
     for number in 1.. {
         lines.next().transpose()?;
         let path = Path::new(SHARED).join(format!("flows-{number}.jsonl"));
-        File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         let mut channel = Channel::append_to(&path)?;
         let text = match traffic::run(network, run, &mut channel).and_then(|us| {
             channel.flush()?;
@@ -192,7 +192,7 @@ fn summary(path: &Path, took_us: u64) -> Result<String> {
     }
     let mbps = bytes as f64 * 8.0 / took_us.max(1) as f64;
     Ok(format!(
-        "{ended} of {all} have ended, the last after {:.1} ms; {mbps:.1} Mbit/s in all",
+        "{ended} of {all} ended, the last after {:.1} ms; {mbps:.1} Mbit/s in total",
         last_ns as f64 / 1e6
     ))
 }
@@ -232,7 +232,7 @@ fn greeting(network: &Network, run: &RunPlan) -> String {
     }
     let _ = writeln!(
         text,
-        "Time is real. What is left in {SHARED} is kept on the host. exit: ends the guest.\n"
+        "Time is real. Files in {SHARED} are kept on the host. exit: ends the guest.\n"
     );
     text
 }

@@ -66,14 +66,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_look_like_a_state() {
+    fn a_task_name_may_contain_a_state() {
         let text = "17 (a) S 1 (b) D 1 42 42 0 -1";
         assert_eq!(parse_stat(text), Some(("a) S 1 (b".to_string(), 'D', 42)));
         assert_eq!(parse_stat("17 (cut"), None);
     }
 
     #[test]
-    fn this_process_is_seen() {
+    fn the_report_has_this_process() {
         let group = nix::unistd::getpgrp();
         let own = std::process::id();
         let lines = report(group);

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_events_are_those_of_three_counters() {
+    fn lost_events_sum_three_counters() {
         let stats = "entries: 9\noverrun: 1\ncommit overrun: 2\nbytes: 400\n\
                      oldest event ts:     5.1\nnow ts:     6.2\ndropped events: 4\nread events: 8\n";
         assert_eq!(lost(stats), 7);

@@ -153,7 +153,7 @@ impl<'a> Traffic<'a> {
         let endless = run.flows.iter().any(|flow| flow.bytes == 0);
         ensure!(
             !endless || run.stop_after_us.is_some(),
-            "a flow without bytes needs a time to stop the run"
+            "a flow without a size needs a time at which the run stops"
         );
         ensure!(run.sample_us > 0, "the sampling time must not be 0");
         ensure!(
@@ -670,7 +670,7 @@ fn receiver_flags(whole: bool) -> EpollFlags {
 fn allow_descriptors(count: u64) -> Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, count, most.max(count))
-        .with_context(|| format!("cannot have {count} open files"))
+        .with_context(|| format!("cannot raise the limit of open files to {count}"))
 }
 
 /// Opens a file that is one hole. TCP sends its pages, all the same page, without a copy: payload is never
@@ -724,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stalled_run_is_given_up() {
+    fn a_stalled_run_is_aborted() {
         let mut sample = Sample {
             t_us: STALL_US,
             flows: Vec::new(),

@@ -154,7 +154,10 @@ impl<'a> Transfer<'a> {
             let nodes = &network.layout.nodes;
             let expected = congctl.of(nodes[here].site != nodes[there].site);
             let name = socket::congestion_control(&sender)?;
-            ensure!(name == expected, "the route gave it {name}, not {expected}");
+            ensure!(
+                name == expected,
+                "the route set congestion control {name}, not {expected}"
+            );
         }
         let mut before = TcpInfo::default();
         before.bytes_acked = SYN_BYTES;
@@ -187,7 +190,7 @@ impl<'a> Transfer<'a> {
     }
 
     fn sockets(&mut self) -> Result<&mut Sockets> {
-        self.sockets.as_mut().context("it has no sockets")
+        self.sockets.as_mut().context("the flow has no sockets")
     }
 
     /// The receiver, once the handshake is complete.
@@ -206,8 +209,8 @@ impl<'a> Transfer<'a> {
     /// Sends a byte from the receiver to announce its window, if the handshake is complete.
     pub fn tell_window(&mut self) -> Result<()> {
         if let Some(receiver) = self.accept()? {
-            let sent = receiver.send(&[0]).context("cannot tell of the window")?;
-            ensure!(sent == 1, "the window's byte was not taken");
+            let sent = receiver.send(&[0]).context("cannot announce the window")?;
+            ensure!(sent == 1, "the byte that announces the window was not sent");
         }
         Ok(())
     }
@@ -540,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_into_the_send_buffer_needs_no_thread() {
+    fn a_flow_that_fits_the_send_buffer_needs_no_thread() {
         let fits = |flow: &Flow| Transfer::new(flow, 0, 0).fits();
         assert!(fits(&flow(AUTOTUNED_SEND_BYTES, 0)));
         assert!(!fits(&flow(AUTOTUNED_SEND_BYTES + 1, 0)));

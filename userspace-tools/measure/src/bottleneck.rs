@@ -149,6 +149,6 @@ pub(crate) fn overfull(record: &Record, used_by: &Use) -> Option<String> {
     };
     let load = load.filter(|&load| load > MOST)?;
     Some(format!(
-        "flows received {load:.3} times what the watched port's rate allows: packets passed by its shaper"
+        "flows received {load:.3} times the payload that the watched port's rate allows: packets bypassed its shaper"
     ))
 }

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_week_is_what_its_days_carry() {
+    fn circuit_use_is_relative_to_the_capacity_of_its_days() {
         let full = 225_000;
         let record = with(vec![vec![1, full, full / 2], Vec::new(), Vec::new()]);
         // Traffic spans 0.5 to 20.5 ms of the schedule: weeks 1 to 9.
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_circuits_has_none() {
+    fn a_run_without_circuits_has_no_circuit_figures() {
         assert!(circuits(&recorded()).is_none());
         let unused = circuits(&with(vec![Vec::new(); 3])).unwrap();
         assert_eq!(unused.used, Some(0.0));

@@ -116,7 +116,7 @@ mod tests {
     use crate::testing::recorded;
 
     #[test]
-    fn slowdown_is_against_the_ideal_and_the_unfinished_are_counted() {
+    fn slowdown_uses_the_ideal_and_unfinished_flows_are_counted() {
         let mut record = recorded();
         record.plan.flows[0].ideal_ns = 8_000_000;
         record.plan.flows[1].ideal_ns = 10_000_000;

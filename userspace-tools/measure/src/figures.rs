@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_a_small_run() {
+    fn a_small_run_has_the_expected_figures() {
         let run = run(&recorded(), &Windows::every_us(1000));
         assert_eq!((run.completion.flows, run.completion.unfinished), (2, 0));
         // 2 MiB in 20 ms through 1 Gbit/s x 1448/1514.
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_receives_nothing_for_a_time_has_stalled() {
+    fn a_time_without_received_bytes_is_a_stall() {
         let mut record = recorded();
         let stall = |record: &Record| run(record, &Windows::every_us(1000)).longest_stall_us;
         assert_eq!(stall(&record), Some(0.0));
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_the_warm_up_is_told_apart() {
+    fn drops_before_the_warm_up_end_are_counted_separately() {
         let mut record = recorded();
         let run = |record: &Record| run(record, &Windows::every_us(1000));
         assert_eq!(run(&record).settled, None);
@@ -468,7 +468,7 @@ mod tests {
 
     /// A guest's agent is untrusted.
     #[test]
-    fn counters_that_cannot_be_are_no_reason_to_panic() {
+    fn impossible_counters_do_not_panic() {
         let mut record = recorded();
         for flow in &mut record.flows {
             (flow.retransmits, flow.timeouts) = (u64::MAX, u64::MAX);
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_series_totals_and_completions_are_what_is_left() {
+    fn a_run_without_series_has_totals_and_completions() {
         let mut record = recorded();
         record.plan.flow_series = false;
         for sample in &mut record.samples {
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_figures_read_back() {
         let mut run = run(&recorded(), &Windows::every_us(1000));
         run.jain_phases.insert("1".to_owned(), None);
         run.jain_mean = Some(0.912_345_678_901_234_5);
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_keys_are_there() {
+    fn documented_keys_exist() {
         let json = serde_json::to_value(run(&recorded(), &Windows::every_us(1000))).unwrap();
         for key in [
             "cc",

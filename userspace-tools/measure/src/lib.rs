@@ -26,7 +26,7 @@ pub const CODE: &str = env!("MEASURES");
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_hash_is_of_this_crate_and_those_that_it_uses() {
+    fn the_code_hash_covers_this_crate_and_its_dependencies() {
         assert_eq!(env!("MEASURES_CRATES"), "measure proto tcpinfo");
         assert_eq!(super::CODE.len(), 64);
     }

@@ -228,7 +228,7 @@ impl Record {
                 let last = self.samples.last().map_or(0, |last| last.t_us);
                 if self.samples.len() == MAX_SAMPLES || sample.t_us < last || sample.t_us > MAX_US {
                     return Err(Refused::because(
-                        "a sample from the guest is one too many, or of an impossible time",
+                        "the guest sent too many samples, or one with an impossible time",
                     )
                     .hint("a longer 'sample', or a 'duration'"));
                 }
@@ -250,7 +250,7 @@ impl Record {
             Message::Output { program, text } => {
                 let output = self.output(program)?;
                 if output.text.len() as u64 + text.len() as u64 > 3 * MAX_OUTPUT_BYTES {
-                    return Err(Refused::because("a program printed too much"));
+                    return Err(Refused::because("the output of a program is too large"));
                 }
                 output.text.push_str(&text);
             }
@@ -281,7 +281,7 @@ impl Record {
                 });
                 if !fits || self.circuits.is_some() {
                     return Err(Refused::because(
-                        "what the guest says of circuits does not fit the plan",
+                        "circuit counters from the guest do not fit the plan",
                     ));
                 }
                 self.circuits = Some(circuits);
@@ -292,7 +292,7 @@ impl Record {
                 unbalanced,
             } => {
                 if dropped.len().max(unbalanced.len()) > MAX_REMARKS {
-                    return Err(Refused::because("the guest lists too many places"));
+                    return Err(Refused::because("the guest lists too many places of drops"));
                 }
                 (self.dropped, self.unbalanced) = (dropped, unbalanced);
             }
@@ -334,7 +334,11 @@ impl Record {
                 let page = xdc_proto::from_hex(&bytes);
                 match (&mut self.trace, page) {
                     (Some(trace), Some(page)) => trace.pages.push((cpu, page)),
-                    _ => return Err(Refused::because("a page of a trace is not readable")),
+                    _ => {
+                        return Err(Refused::because(
+                            "a trace page from the guest cannot be decoded",
+                        ));
+                    }
                 }
             }
             Message::Suspect { counter, delta } => {
@@ -381,7 +385,7 @@ impl Record {
             Ok(self)
         } else {
             Err(Refused::because(
-                "the guest finished without a result for every flow and queue, and for the network",
+                "the guest finished without results of all flows, all queues and the network",
             ))
         }
     }
@@ -531,12 +535,12 @@ impl Record {
         let counters = self
             .suspects
             .iter()
-            .map(|(counter, delta)| format!("{counter} moved by {delta}"));
+            .map(|(counter, delta)| format!("{counter} increased by {delta}"));
         let programs = self.plan.programs.iter().zip(&self.outputs);
         let programs = programs.filter_map(|(program, output)| {
             let code = output.code.filter(|&code| code != 0 && !program.daemon)?;
             let how = match code {
-                -1 => "was ended by a signal".to_owned(),
+                -1 => "was killed by a signal".to_owned(),
                 code => format!("ended with exit code {code}"),
             };
             let said = output.errors.lines().last().unwrap_or_default();
@@ -585,7 +589,7 @@ fn unbalanced(of: &Unbalanced) -> String {
     match of.packets {
         missing @ 0.. => {
             format!(
-                "{place}: {missing} packets vanished between {from} and {to}, and no counter has them"
+                "{place}: {missing} packets were lost between {from} and {to} without a drop counter"
             )
         }
         more => format!(

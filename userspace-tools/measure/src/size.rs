@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_classes() {
+    fn flow_sizes_have_classes() {
         let classes = SizeClasses {
             small_below_bytes: 100_000,
             large_above_bytes: 1_000_000,

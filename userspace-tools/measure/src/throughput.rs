@@ -106,7 +106,7 @@ mod tests {
     use crate::testing::recorded;
 
     #[test]
-    fn a_total_that_shrinks_is_no_reason_to_panic() {
+    fn a_shrinking_total_does_not_panic() {
         let mut record = recorded();
         record.plan.flow_series = false;
         for (n, sample) in record.samples.iter_mut().enumerate() {

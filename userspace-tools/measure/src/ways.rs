@@ -190,7 +190,7 @@ mod tests {
     use crate::testing::network;
 
     #[test]
-    fn of_parallel_links_each_is_a_way() {
+    fn each_parallel_link_is_a_path() {
         let mut topology = network(&[("a", "s"), ("s", "t"), ("s", "t"), ("t", "b"), ("c", "t")]);
         let second = Port::named(&topology, "s", "t.1").unwrap();
         assert_eq!((second.link, second.forward), (2, true));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_port_is_of_the_way() {
+    fn the_slowest_port_is_on_the_path() {
         let mut topology = network(&[("a", "s"), ("s", "b"), ("s", "c")]);
         topology.links[1].ab.rate_bps /= 2;
         topology.links[2].ab.rate_bps /= 4;

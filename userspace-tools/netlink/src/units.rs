@@ -128,7 +128,9 @@ const TIME_UNITS: &[Unit] = &[
 /// Parses a number and one of `units`, in any case; `what` names the quantity in errors.
 pub fn parse(text: &str, units: &[Unit], what: &str, example: &str) -> Result<u64, String> {
     if text.starts_with('-') {
-        return Err(format!("'{text}' is below 0: a {what} must not be negative"));
+        return Err(format!(
+            "'{text}' is below 0: a {what} must not be negative"
+        ));
     }
     let bad = || format!("'{text}' is not a {what} (example: {example})");
     let digits = text

@@ -135,7 +135,11 @@ impl Options {
         let mut options = Options::default();
         let mut words = words.iter().copied();
         while let Some(name) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("{name}: the value is missing"));
+            let mut value = || {
+                words
+                    .next()
+                    .ok_or_else(|| format!("{name}: the value is missing"))
+            };
             let is_new = match name {
                 "local" => options.local.replace(number(name, value()?)?).is_none(),
                 "remote" => options.remote.replace(number(name, value()?)?).is_none(),

@@ -82,10 +82,7 @@ impl Textual<u64> for Rate {
     fn read(text: &str) -> Result<u64, String> {
         match text.parse::<Rate>()?.0 {
             // These would round to 0, which has another meaning.
-            1..8 => Err(format!(
-                "'{text}' is below 1 byte per second, {}",
-                Rate(8)
-            )),
+            1..8 => Err(format!("'{text}' is below 1 byte per second, {}", Rate(8))),
             bits => Ok(bits / 8),
         }
     }

@@ -139,7 +139,7 @@ fn a_run_says_why_its_flows_ran_reno() {
         let note = &run["notes"][0];
         let wanted = format!(
             "1 of 1 flow ran Reno instead of {cc}, since r refused ECN (net.ipv4.tcp_ecn = 0 there); \
-             Reno reacts to losses alone"
+             Reno reacts only to losses"
         );
         assert_eq!(
             (&note["kind"], &note["text"]),

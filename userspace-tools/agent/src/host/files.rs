@@ -29,8 +29,8 @@ pub struct Files {
 impl Files {
     pub fn open(plan: &Path, messages: &Path) -> Result<Self> {
         let parent = |path: &Path| path.parent().map(Path::to_owned);
-        let dir = parent(plan).context("the plan is in no directory")?;
-        let base = parent(&dir).context("the run's directory is in none")?;
+        let dir = parent(plan).context("the plan's path has no directory")?;
+        let base = parent(&dir).context("the run's directory has no parent directory")?;
         let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
         let names = [name(plan), name(messages)];
         let about = || format!("cannot open {}", dir.display());
@@ -42,7 +42,11 @@ impl Files {
         let opened = openat(&base, name.as_os_str(), directory, Mode::empty());
         let opened = opened.with_context(about)?;
         let owner = fstat(&opened).with_context(about)?.st_uid;
-        ensure!(owner == geteuid().as_raw(), "{} is not ours", dir.display());
+        ensure!(
+            owner == geteuid().as_raw(),
+            "{} belongs to another user",
+            dir.display()
+        );
         let file = |name: &OsStr, flags| {
             let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
             let file = openat(&opened, name, flags, Mode::empty());
@@ -70,8 +74,11 @@ impl Files {
 
 /// Takes over a file opened by the supervisor, by its descriptor number, and closes it on exec.
 pub fn inherited(number: &str) -> Result<File> {
-    let number = number.parse().context("not a number of a file")?;
-    ensure!(number > 2, "{number} is no file of the supervisor");
+    let number = number.parse().context("not a file descriptor")?;
+    ensure!(
+        number > 2,
+        "{number} is not a file descriptor of the supervisor"
+    );
     // SAFETY: the supervisor opened it for this process, and nothing else here uses it.
     let file = unsafe { File::from_raw_fd(number) };
     fcntl(&file, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).context("fcntl")?;
@@ -85,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_removed_behind_a_link_that_takes_the_name() {
+    fn removal_does_not_follow_a_link_of_the_same_name() {
         let base = env::temp_dir().join(format!("xdc-agent-files-{}", std::process::id()));
         let (run, moved, victim) = (base.join("run"), base.join("moved"), base.join("victim"));
         let all = ["initramfs", "messages", "console", "owner"];

@@ -64,7 +64,7 @@ impl Why {
                 "AccECN failed: one end cannot read the counters of the other".to_owned()
             }
             Self::NotAgreed => {
-                "the handshake agreed on no ECN: its flags were cleared on the way, or its SYN was lost"
+                "the handshake did not negotiate ECN: its flags were cleared on the path, or its SYN was lost"
                     .to_owned()
             }
         }
@@ -96,7 +96,7 @@ pub(super) fn without_ecn(record: &Record) -> Vec<Note> {
         |count, (cc, why)| {
             let why = why.sentence(&receivers(cc, *why, NoteKind::FellBack));
             format!(
-                "{count} of {} ran Reno instead of {cc}, since {why}; Reno reacts to losses alone",
+                "{count} of {} ran Reno instead of {cc}, since {why}; Reno reacts only to losses",
                 flows(all)
             )
         },
@@ -183,15 +183,15 @@ pub(super) fn limited(record: &Record) -> Vec<Note> {
             match limit {
                 Limit::Window => format!(
                     "the receiver's window limited {count} for up to {most:.0} % of the time with data to send: \
-                     their rate is the window's (a larger 'rcvbuf')"
+                     the window sets their rate (set a larger 'rcvbuf')"
                 ),
                 Limit::Buffer => format!(
                     "the send buffer limited {count} for up to {most:.0} % of the time with data to send: \
-                     their rate is the buffer's (a larger 'sndbuf')"
+                     the buffer sets their rate (set a larger 'sndbuf')"
                 ),
                 Limit::Application => format!(
                     "the sending application had nothing to send for up to {most:.0} % of the time of {count}: \
-                     their rate is the application's"
+                     the application sets their rate"
                 ),
             }
         },
@@ -208,7 +208,7 @@ pub(super) fn never_started(record: &Record) -> Option<Note> {
         kind: NoteKind::NeverStarted,
         text: format!(
             "{count} of {} never started: the first of them was planned for {} s, and the run stopped at {stop_s} s, \
-             so no figure has them (a longer 'duration', or an earlier 'start')",
+             so no figure counts them (set a longer 'duration', or an earlier 'start')",
             flows(record.flows.len()),
             first_us as f64 / 1e6
         ),
@@ -226,7 +226,7 @@ pub(super) fn payload(record: &Record) -> Vec<Note> {
     by_cause(NoteKind::Payload, less, |count, &(payload, mss)| {
         format!(
             "a full packet of {count} of {} carries {} bytes of payload, not {} ({} bytes of TCP options: AccECN); \
-             ideals and utilisation count with that",
+             ideals and utilisation use this payload",
             flows(all),
             grouped(payload.into()),
             grouped(mss.into()),

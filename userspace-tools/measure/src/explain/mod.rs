@@ -39,14 +39,14 @@ fn bypass(record: &Record, used_by: &Use) -> Option<Note> {
         Use::Some(flows) => {
             let others = all - flows.len();
             let text = format!(
-                "the watched port {port} is not on the way of {others} of {all} flows, so utilisation is of the other {}",
+                "the watched port {port} is not on the path of {others} of {all} flows, so utilisation counts the other {}",
                 flows.len()
             );
             (others, text)
         }
         Use::None => {
             let text = format!(
-                "the watched port {port} is on the way of none of {all} flows, so utilisation is not defined"
+                "the watched port {port} is not on the path of any of {all} flows, so utilisation is not defined"
             );
             (all, text)
         }
@@ -57,8 +57,8 @@ fn bypass(record: &Record, used_by: &Use) -> Option<Note> {
             is_another_way,
         } => {
             let how = match is_another_way {
-                true => "the rest took other ways",
-                false => "the rest passed by its queue",
+                true => "the rest took other paths",
+                false => "the rest bypassed its queue",
             };
             let text = format!(
                 "the watched port {port} sent {} bytes of payload at most, and its {} flows received {}: {how}, \

@@ -114,7 +114,7 @@ pub(super) fn never_mark(record: &Record) -> Vec<Note> {
         causes.into_iter(),
         |count, (port, kind)| {
             format!(
-                "no port marks the packets of {} with ECN ({}), since {port} has {kind}: they react to losses alone",
+                "no port marks the packets of {} with ECN ({}), since {port} has {kind}: they react only to losses",
                 flows(count),
                 ccs()
             )
@@ -128,7 +128,7 @@ pub(super) fn never_mark(record: &Record) -> Vec<Note> {
         notes.push(Note {
             kind: NoteKind::NeverMarks,
             text: format!(
-                "queues dropped {} packets and marked none, so {} with ECN ({}) reacted to losses alone: \
+                "queues dropped {} packets and marked none, so {} with ECN ({}) reacted only to losses: \
                  thresholds above the limit, or queues that do not mark",
                 grouped(totals.drops),
                 flows(count),
@@ -202,8 +202,8 @@ pub(super) fn phantoms(plan: &RunPlan) -> Vec<Note> {
                 phantom(port.direction(topology)).is_some_and(|(bytes, _)| bytes.is_none())
             };
             format!(
-                "the phantom queue {} has the module's default of {} bytes, since the scenario gives none: \
-             marks begin at {} bytes ('phantom = \"1bdp\"')",
+                "the phantom queue {} has the module's default of {} bytes, since the scenario sets none: \
+             marks begin at {} bytes (set 'phantom = \"1bdp\"')",
                 several(first(&is_default), count),
                 grouped(PHANTOM_BYTES),
                 grouped(PHANTOM_BYTES * u64::from(PMIN_PPM) / 1_000_000)
@@ -226,7 +226,7 @@ pub(super) fn phantoms(plan: &RunPlan) -> Vec<Note> {
             let port = first(&|port| small(port).as_ref() == Some(cause));
             format!(
                 "the phantom queue {} is {} bytes, and marks every packet from {} bytes on, {:.1} packets: \
-                 a flow may leave a part of the link idle (a larger 'phantom')",
+                 a flow may leave a part of the link idle (set a larger 'phantom')",
                 several(port, count),
                 grouped(bytes),
                 grouped(all_bytes),

@@ -59,7 +59,7 @@ fn note(record: &Record, kind: NoteKind) -> Note {
 }
 
 #[test]
-fn an_ordinary_run_needs_no_words() {
+fn an_ordinary_run_has_no_notes() {
     let run = figures(&ordinary());
     assert!(run.notes.is_empty(), "{:?}", run.notes);
     assert!(run.suspect.is_empty());
@@ -82,7 +82,9 @@ fn flows_that_fell_back_to_reno_are_counted_with_the_reason() {
     let fell_back = note(&record, NoteKind::FellBack);
     assert_eq!(fell_back.count, 2);
     assert!(
-        fell_back.text.contains("the handshake agreed on no ECN"),
+        fell_back
+            .text
+            .contains("the handshake did not negotiate ECN"),
         "{}",
         fell_back.text
     );
@@ -123,7 +125,7 @@ fn flows_that_fell_back_to_reno_are_counted_with_the_reason() {
 }
 
 #[test]
-fn a_port_that_never_marks_is_named() {
+fn a_port_that_never_marks_is_noted() {
     let mut record = ordinary();
     record.totals.as_mut().unwrap().marks = 0;
     let drop_tail = Queue::Phantom(PhantomQueue {
@@ -178,7 +180,7 @@ fn a_port_that_could_mark_and_only_dropped_is_noted() {
 }
 
 #[test]
-fn small_and_default_phantom_queues_are_known_before_the_run() {
+fn small_and_default_phantom_queues_are_noted_before_the_run() {
     let mut record = ordinary();
     let kinds = |record: &Record| -> Vec<_> {
         let notes = of_plan(&record.plan);
@@ -285,7 +287,7 @@ fn flows_that_never_started_are_noted_and_make_the_run_suspect() {
 }
 
 #[test]
-fn utilisation_is_of_flows_that_cross_the_port() {
+fn utilisation_counts_only_flows_through_the_port() {
     let mut record = ordinary();
     let whole = figures(&record).utilisation.unwrap();
     record.plan.flows[1].dst = "a1".to_owned();
@@ -307,7 +309,7 @@ fn a_port_that_sent_less_than_was_received_has_no_utilisation() {
     record.queues[0].sent_bytes /= 4;
     let text = note(&record, NoteKind::Bypass).text;
     assert!(
-        text.ends_with("the rest passed by its queue, so utilisation is not defined"),
+        text.ends_with("the rest bypassed its queue, so utilisation is not defined"),
         "{text}"
     );
     assert_eq!(figures(&record).utilisation, None);
@@ -321,7 +323,7 @@ fn a_port_that_sent_less_than_was_received_has_no_utilisation() {
     record.plan.topology.ecmp = true;
     let run = figures(&record);
     assert!(
-        run.notes[0].text.contains("the rest took other ways"),
+        run.notes[0].text.contains("the rest took other paths"),
         "{:?}",
         run.notes
     );
@@ -329,7 +331,7 @@ fn a_port_that_sent_less_than_was_received_has_no_utilisation() {
 }
 
 #[test]
-fn utilisation_follows_the_rate_that_events_give_the_port() {
+fn utilisation_uses_the_port_rate_that_events_set() {
     let mut record = ordinary();
     let whole = figures(&record).utilisation.unwrap();
     let event = |at_us, bps, port: &str| Event {
@@ -347,7 +349,7 @@ fn utilisation_follows_the_rate_that_events_give_the_port() {
 }
 
 #[test]
-fn a_smaller_payload_is_named_and_used() {
+fn a_smaller_payload_is_noted_and_used() {
     let mut record = ordinary();
     let whole = figures(&record).utilisation.unwrap();
     for (flow, plan) in record.flows.iter_mut().zip(&mut record.plan.flows) {

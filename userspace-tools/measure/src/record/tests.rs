@@ -7,14 +7,14 @@ use crate::testing::{recorded, unscaled};
 
 /// All figures are of the network in the scenario, whatever the scale.
 #[test]
-fn a_slower_guest_has_measured_the_same_network() {
+fn a_scaled_guest_has_the_same_figures() {
     let windows = Windows::every_us(1000);
     let run = |record| figures::run(&record, &windows);
     assert_eq!(run(unscaled()), run(recorded()));
 }
 
 #[test]
-fn bytes_between_samples_lie_on_a_line() {
+fn bytes_between_samples_are_interpolated() {
     let record = recorded();
     let step = f64::from(1 << 20) / 12.0;
     assert_eq!(record.received_at(0, 0), 0.0);
@@ -33,7 +33,7 @@ fn doubts_name_links_and_counters() {
 }
 
 #[test]
-fn what_no_guest_of_ours_says_is_refused() {
+fn messages_that_do_not_fit_the_plan_are_refused() {
     let mut record = recorded();
     let again = Message::Flow(record.flows[0].clone());
     assert!(record.add(again).is_err());
@@ -47,15 +47,15 @@ fn what_no_guest_of_ours_says_is_refused() {
         assert!(record.add(Message::Sample(sample)).is_err(), "{t_us}");
     }
     let doubt = Message::Doubt {
-        what: "somebody uses it".to_owned(),
+        what: "it is in use".to_owned(),
     };
     record.add(doubt).unwrap();
-    assert_eq!(record.doubts(), ["somebody uses it"]);
+    assert_eq!(record.doubts(), ["it is in use"]);
 }
 
 /// Each fairness window of such a run would take memory.
 #[test]
-fn a_run_that_ends_in_ages_is_refused() {
+fn a_run_with_too_many_samples_is_refused() {
     let mut record = recorded();
     record.flows[1].end_ns = Some(MAX_US * 1000);
     let said = record.complete(Duration::ZERO).unwrap_err().what;
@@ -63,7 +63,7 @@ fn a_run_that_ends_in_ages_is_refused() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_not_kept() {
+fn unrequested_captures_and_traces_are_refused() {
     let mut record = recorded();
     let packets = || Message::Packets {
         tap: 0,
