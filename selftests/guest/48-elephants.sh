@@ -18,11 +18,11 @@ acceltor="acceltor racks 4 rack 0 prefix 10.9.1.0/24=1,10.9.2.0/24=2,10.9.3.0/24
 ocs-rate 80mbit eps-rate 40mbit rtt 6ms k 2 hp 150kb lp 150kb limit 60kb"
 # shellcheck disable=SC2086
 tc -n h1 qdisc add dev bond0 root handle 1: $acceltor
-refuses "an acceltor without detect filter is refused" "asks no filter" in_ns h1 xdc acceltor elephants bond0
+refuses "an acceltor without detect filter is refused" "uses no filter" in_ns h1 xdc acceltor elephants bond0
 matches "the error suggests detect filter" "detect filter" "$(in_ns h1 xdc acceltor elephants bond0 2>&1)"
 refuses "--every 0ms is refused" "between 1ms and 10s" in_ns h1 xdc acceltor elephants bond0 --every 0ms
 tc -n h1 qdisc change dev bond0 root acceltor detect filter
-refuses "--idle of less than three looks is refused" "three looks at least" in_ns h1 xdc acceltor elephants bond0 --idle 100ms
+refuses "--idle of less than three looks is refused" "at least three times --every" in_ns h1 xdc acceltor elephants bond0 --idle 100ms
 
 # Each piece alone makes an elephant: on a slow guest the pause between two exceeds the idle time.
 dd if=/dev/urandom of=/tmp/piece bs=1000 count=1000 2>/dev/null
@@ -50,7 +50,7 @@ ends() {
 
 in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
 find_elephants --json --bytes 300kB
-refuses "a second classifier is refused" "another xdc acceltor elephants" in_ns h1 xdc acceltor elephants bond0
+refuses "a second classifier is refused" "another .xdc acceltor elephants. is running" in_ns h1 xdc acceltor elephants bond0
 matches "xdc prints its threshold" "flows of 300kB or more are elephants on bond0" "$(cat /tmp/errors)"
 flow_to 1 0.001 1000000
 flow_to 2 0.3 10000
@@ -100,7 +100,7 @@ tc -n h1 filter del dev bond0 parent 1:
 tc -n h1 filter add dev bond0 parent 1: handle 1 pref 65535 protocol all bpf bytecode '1,6 0 0 0,'
 wait $finder
 equal "replaced filter: xdc ends with 1" 1 $?
-matches "replaced filter: xdc names the cause" "the classifier is gone" "$(cat /tmp/errors)"
+matches "replaced filter: xdc names the cause" "the classifier was removed" "$(cat /tmp/errors)"
 matches "replaced filter: the new filter stays" bytecode "$(filter)"
 tc -n h1 filter del dev bond0 parent 1:
 

@@ -110,7 +110,7 @@ fn what_cannot_be_traced_or_plotted() {
     caller.write("text", "no recording\n");
     caller.refused(FAILURE, &plot("text"), &["text", "line 1"]);
     caller.write("empty", "");
-    caller.refused(FAILURE, &plot("empty"), &["empty holds no event"]);
+    caller.refused(FAILURE, &plot("empty"), &["empty has no events"]);
     caller.refused(USAGE, &plot("/dev/zero"), &["not a regular file"]);
     // Whichever is missing here: tracefs, the module, or permission.
     caller.refused(
@@ -325,7 +325,7 @@ fn a_strangers_sysctls_are_refused_on_the_host() {
 /// Also for root, and before the host is examined.
 #[test]
 fn a_scenarios_commands_are_refused_on_the_host() {
-    let words = ["runs commands of its own", "--allow-commands"];
+    let words = ["runs its own commands", "--allow-commands"];
     Caller::new().refused(USAGE, &["run", "open-doors", "--engine", "host"], &words);
 }
 
@@ -612,5 +612,9 @@ fn qdisc_mistakes() {
         &["'no-such-dev'", "ip link"],
     );
     attach("dev lo root phantom limit big", USAGE, &["limit", "'big'"]);
-    attach("dev lo root fifo", USAGE, &["'fifo' is not 'phantom'"]);
+    attach(
+        "dev lo root fifo",
+        USAGE,
+        &["must be 'phantom', not 'fifo'"],
+    );
 }

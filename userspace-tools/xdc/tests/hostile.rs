@@ -176,7 +176,7 @@ int main(void) {
     let hostile = Hostile::new(program);
     let output = hostile.run();
     let text = said(&output);
-    assert!(text.contains("without the end of a line"), "{text}");
+    assert!(text.contains("without a newline"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{text}");
     // Only the console stays, and --timeout did not end the run.
     assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);

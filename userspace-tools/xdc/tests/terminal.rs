@@ -301,7 +301,7 @@ fn without_a_terminal_it_says_what_to_use() {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains("needs a terminal") && said.contains("xdc ss"),
+        said.contains("must be a terminal") && said.contains("xdc ss"),
         "{said}"
     );
     assert!(output.stdout.is_empty());

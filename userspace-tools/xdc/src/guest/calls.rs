@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_filters_can_be_built() {
+    fn seccomp_filters_compile() {
         for is_qemu in [false, true] {
             assert!(filters(is_qemu).iter().all(|filter| filter.is_ok()));
         }
@@ -208,7 +208,7 @@ mod tests {
 
     /// Otherwise the second filter has no effect.
     #[test]
-    fn arguments_are_those_of_listed_calls() {
+    fn filtered_arguments_belong_to_allowed_calls() {
         assert!(DENIED_FOR.iter().all(|(call, ..)| ALLOWED.contains(call)));
     }
 }

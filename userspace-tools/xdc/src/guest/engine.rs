@@ -161,7 +161,7 @@ impl Engine {
             Kind::Uml if flavour != Flavour::UmlDebug => Flavour::Uml,
             Kind::Uml | Kind::Qemu => flavour,
             Kind::Host => {
-                return Err(Error::usage("--engine host is for `xdc run` alone")
+                return Err(Error::usage("--engine host works only with `xdc run`")
                     .hint("--engine qemu or uml"));
             }
         };
@@ -175,7 +175,7 @@ impl Engine {
             Kind::Uml => Err(Error::failure(
                 "this machine's processor has no XSAVE, which User Mode Linux needs",
             )
-            .hint("--engine qemu; in a virtual machine, one whose processor is the host's")),
+            .hint("--engine qemu; in a virtual machine, use the host's processor model")),
             Kind::Qemu => {
                 find_program(QEMU).ok_or_else(|| missing(QEMU, "qemu-system-x86"))?;
                 let accel = match clock {
@@ -248,8 +248,8 @@ fn reach(machine: &Machine, files: &Files<'_>, reads: Vec<PathBuf>, writes: &[&s
     if let Some(why) = &missing {
         TOLD.call_once(|| {
             eprintln!(
-                "xdc: this machine cannot confine a guest: {why}. A guest, that is a selftest, a \
-                 shell, a module under test, can reach the files that you can reach."
+                "xdc: this machine cannot confine a guest: {why}. A guest (a selftest, a \
+                 shell, a module under test) can access all files that you can access."
             );
         });
     }
@@ -257,7 +257,7 @@ fn reach(machine: &Machine, files: &Files<'_>, reads: Vec<PathBuf>, writes: &[&s
     if let Some(root) = files.root {
         SHOWN.call_once(|| {
             eprintln!(
-                "xdc: this guest reads your files below {}, and changes none",
+                "xdc: this guest can read your files below {}, but not change them",
                 root.display()
             );
         });
@@ -601,7 +601,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_comma_of_a_path_is_no_option() {
+    fn a_comma_in_a_path_is_escaped() {
         assert_eq!(
             doubled(Path::new("/a,append=on/b c")),
             Path::new("/a,,append=on/b c")
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_for_this_machine_is_believed() {
+    fn only_a_kvm_answer_for_this_machine_is_used() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kvm-probe-x86");
         assert_eq!(kvm_answer(&path, "qemu 1"), None);

@@ -46,7 +46,7 @@ impl Alone {
         let meta = fs::symlink_metadata(STATE).map_err(|err| failed(&err))?;
         if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
             return Err(
-                Error::failure(format!("{STATE} was not made by xdc")).hint("check who owns it")
+                Error::failure(format!("{STATE} belongs to another user")).hint("check its owner")
             );
         }
         let lock = File::options()
@@ -66,7 +66,7 @@ impl Alone {
                 Err(err) => return Err(failed(&err.into())),
             }
             if !said {
-                progress.note("another run on this host is under way; waiting for its end");
+                progress.note("waiting for the end of another run on this host");
                 said = true;
             }
             interrupt::sleep(Duration::from_millis(200))?;
@@ -114,9 +114,9 @@ struct Kernel {
 pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
     if runs_commands(plan) && !allow_commands {
         return Err(Error::usage(
-            "this scenario runs commands of its own, here as root: 'setup' or [[run]]",
+            "this scenario runs its own commands, here as root: 'setup' or [[run]]",
         )
-        .hint("read them; then --allow-commands, or --engine uml, where a guest runs them"));
+        .hint("read them, then --allow-commands; or --engine uml, which runs them in a guest"));
     }
     // The kernel requests tcp_NAME itself.
     let of_ccs: Vec<_> = match &plan.job {
@@ -134,20 +134,20 @@ pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
     let strange = modules.find(|module| !is_of_network(module));
     if let Some(module) = strange.filter(|_| !allow_commands) {
         return Err(Error::usage(format!(
-            "this scenario loads the module {module} into the running kernel, and it is no \
-             congestion control, no qdisc and no module of xdc"
+            "this scenario loads the module {module} into the running kernel, but it is no \
+             congestion control, qdisc or module of xdc"
         ))
         .hint("--allow-commands if you trust it, or --engine uml"));
     }
     if !rustix::process::geteuid().is_root() {
         return Err(
-            Error::failure("--engine host makes network namespaces, which only root may")
+            Error::failure("--engine host creates network namespaces, which needs root")
                 .hint("sudo, or --engine uml, which needs no root"),
         );
     }
     if let Some((name, value)) = plan.parameters.first() {
         return Err(Error::usage(format!(
-            "this congestion control needs the module parameter {name}={value}, which is the whole machine's"
+            "this congestion control needs the module parameter {name}={value}, which is global"
         ))
         .hint("--engine qemu or uml for it, or another --cc"));
     }
@@ -156,7 +156,7 @@ pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
             "{} would be registered for the whole machine",
             object.name
         ))
-        .hint("--engine qemu, where a guest has a kernel of its own"));
+        .hint("--engine qemu, where a guest has its own kernel"));
     }
     let Job::Run(run) = &plan.job else {
         return Ok(());
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alias_of_another_module_is_not_of_a_network() {
+    fn a_ulp_alias_needs_consent() {
         assert!(is_of_network("tcp_cubic") && is_of_network("sch-fq"));
         for module in ["tcp-ulp-tls", "tcp_ulp_mptcp", "snd_aloop"] {
             assert!(!is_of_network(module), "{module}");
@@ -360,13 +360,13 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_that_the_kernel_carries_is_not_refused() {
+    fn a_scenario_that_the_kernel_supports_is_accepted() {
         assert_eq!(refusal(&run("cubic", None), ""), None);
         assert_eq!(refusal(&run("unocc", None), "tcp_unocc"), None);
     }
 
     #[test]
-    fn a_strangers_module_needs_consent() {
+    fn an_unrelated_module_needs_consent() {
         let said = |module: &str, allow_commands| {
             let mut plan = Plan::of(Job::Probe);
             plan.modules = vec!["sch_phantom".to_owned(), module.to_owned()];
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lacks_is_named_with_a_way_out() {
+    fn missing_kernel_parts_are_named_with_a_hint() {
         let cc = refusal(&run("dctcp", None), "").unwrap();
         assert!(cc.contains("no congestion control dctcp") && cc.contains("--cc cubic,reno"));
         let of_tc = |kind: &str| {

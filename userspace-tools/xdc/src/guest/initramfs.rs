@@ -178,7 +178,7 @@ fn add_called(cpio: &mut Cpio, home: &Home, commands: &[&str]) -> Result<()> {
                 let read = File::open(&path).and_then(|mut file| file.read_exact(&mut magic));
                 if read.is_ok() && &magic == b"#!" && !applets.contains(&name) {
                     return Err(Error::usage(format!(
-                        "'{name}' is a script, and a guest has programs only"
+                        "'{name}' is a script, but a guest can run only programs"
                     ))
                     .hint("call its interpreter's program, or write the command out"));
                 }
@@ -274,7 +274,7 @@ fn add_modules(
         .output()
         .map_err(|err| Error::io("depmod", &err))?;
     if !output.status.success() {
-        return Err(Error::failure("depmod failed on our modules")
+        return Err(Error::failure("depmod failed on the modules of xdc")
             .details(vec![String::from_utf8_lossy(&output.stderr).into_owned()]));
     }
     for (from, to) in [(&extra, format!("{dir}/extra")), (&staged, dir.clone())] {
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn ldd_names_libraries_and_loader() {
+    fn libraries_and_loader_are_read_from_ldd() {
         let text = "\tlinux-vdso.so.1 (0x00007ffd)\n\
                     \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";

@@ -97,7 +97,7 @@ impl Tail {
 
     /// Lines completed since the last call; reads at most [`READ_BYTES`].
     fn lines(&mut self) -> Result<Vec<String>> {
-        let failed = |err: &std::io::Error| Error::io("reading what the guest says", err);
+        let failed = |err: &std::io::Error| Error::io("reading messages of the guest", err);
         let there = self.file.metadata().map_err(|err| failed(&err))?.len();
         let new = there.saturating_sub(self.bytes).min(READ_BYTES as u64) as usize;
         let before = self.partial.len();
@@ -113,7 +113,7 @@ impl Tail {
         let Some(end) = end else {
             return match self.partial.len() > MAX_LINE_BYTES {
                 true => Err(Error::failure(format!(
-                    "the guest sent {} MB without the end of a line",
+                    "the guest sent {} MB without a newline",
                     MAX_LINE_BYTES >> 20
                 ))),
                 false => Ok(Vec::new()),
@@ -331,17 +331,17 @@ impl Guest<'_> {
                     return Ok(());
                 }
                 if done.is_some() {
-                    let what = "the run is done, but the host is not as it was before";
+                    let what = "the run is complete, but its changes to the host were not undone";
                     return Err(Error::failure(what).details(console.last_lines()));
                 }
                 return Err(Error::failure(format!(
-                    "the guest ended before its work was done ({status})"
+                    "the guest ended before its job was complete ({status})"
                 ))
                 .details(console.last_lines()));
             }
             if done.is_some_and(|when| when.elapsed() > EXIT_TIME) {
                 return Err(
-                    Error::failure("the guest did its work but did not power off")
+                    Error::failure("the guest completed its job but did not power off")
                         .details(console.last_lines()),
                 );
             }
@@ -349,7 +349,7 @@ impl Guest<'_> {
                 || watch.total.is_some_and(|total| started.elapsed() > total)
             {
                 return Err(Error::hang(format!(
-                    "the guest hangs: nothing heard for {} s",
+                    "the guest hangs: no output for {} s",
                     heard.elapsed().as_secs()
                 ))
                 .hint("--timeout SECONDS if the machine is only slow")
@@ -430,7 +430,7 @@ impl Guest<'_> {
         if status.success() {
             Ok(())
         } else {
-            Err(Error::failure(format!("the guest ended badly ({status})")))
+            Err(Error::failure(format!("the guest failed ({status})")))
         }
     }
 }
@@ -442,7 +442,7 @@ fn blame_disk(err: Error, files: &Files<'_>) -> Error {
         .find(|dir| home::is_full(dir));
     match full {
         Some(dir) if !err.is_interrupted() => err.about(format!(
-            "no room is left where the guest's files are ({})",
+            "the disk of the guest's files is full ({})",
             dir.display()
         )),
         _ => err,
@@ -473,7 +473,7 @@ fn parse(line: &str) -> Result<Message> {
     })?;
     match message {
         Message::Hello { version, .. } if version != VERSION => Err(Error::unbuilt(format!(
-            "the agent speaks version {version} of the protocol, xdc speaks {VERSION}"
+            "the agent uses protocol version {version}, xdc uses {VERSION}"
         ))),
         message => Ok(message),
     }
@@ -562,7 +562,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_when_they_are_complete() {
+    fn only_complete_lines_are_returned() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let mut tail = Tail::new(&path).unwrap();
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_given_up() {
+    fn a_line_without_a_newline_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let mut tail = Tail::new(&path).unwrap();
@@ -591,12 +591,12 @@ mod tests {
                 Err(err) => break err.to_string(),
             }
         };
-        assert!(said.contains("without the end of a line"), "{said}");
+        assert!(said.contains("without a newline"), "{said}");
         assert!(tail.partial.len() <= MAX_LINE_BYTES + READ_BYTES);
     }
 
     #[test]
-    fn what_an_earlier_guest_said_is_not_taken_for_this_ones() {
+    fn output_of_an_earlier_guest_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("console");
         fs::write(&path, "WARNING: old_run\n").unwrap();

@@ -66,7 +66,7 @@ fn check_memory(run: &RunPlan, available_mb: u64) -> Result<()> {
         false => Ok(()),
         true => Err(Error::usage(format!(
             "this network takes {sum_mb} MB of the kernel's memory for {} nodes, {} links, {} tunnels \
-             and {tables_mb} MB of qdiscs' tables; half of what this machine has available is {} MB",
+             and {tables_mb} MB of qdiscs' tables; half of this machine's available memory is {} MB",
             run.topology.nodes.len(),
             run.topology.links.len(),
             run.topology.tunnels.len(),
@@ -141,8 +141,8 @@ pub fn fit_buffers(run: &mut RunPlan) -> Result<Option<u64>> {
         // The kernel takes the first three numbers of a longer text.
         let Some(numbers) = numbers.ok().filter(|numbers| numbers.len() == 3) else {
             return Err(
-                Error::usage(format!("{name} = {value} is not three numbers of bytes"))
-                    .hint("least, default and most"),
+                Error::usage(format!("{name} = {value} must be three numbers of bytes"))
+                    .hint("minimum, default and maximum"),
             );
         };
         is_less |= numbers.iter().any(|&bytes| bytes > most);
@@ -173,8 +173,8 @@ fn buffer_bytes(run: &RunPlan, tcp_bytes: u64) -> Result<u64> {
     match stated > most || (others > 0 && each < LEAST_BUFFER_BYTES) {
         false => Ok(each),
         true => Err(Error::usage(format!(
-            "the buffers of {} flows take more than {} MB, half of what TCP of this whole machine \
-             has ({} MB are stated as 'sndbuf' and 'rcvbuf')",
+            "the buffers of {} flows take more than {} MB, half of the TCP memory of this machine \
+             ({} MB are set as 'sndbuf' and 'rcvbuf')",
             run.flows.len(),
             most >> 20,
             stated >> 20
@@ -212,7 +212,7 @@ mod tests {
     const MANY: &str = "\n[[flows]]\nsrc = \"a1\"\ndst = \"r\"\nbytes = 1\ncount = 1000\n";
 
     #[test]
-    fn buffers_take_half_of_what_tcp_has() {
+    fn buffers_take_half_of_the_tcp_memory() {
         let tcp_bytes = 512 << 20;
         let few = run("");
         let flows = few.flows.len() as u64;
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_takes_half_of_the_memory() {
+    fn a_network_takes_at_most_half_of_the_memory() {
         let mut run = run("");
         assert!(check_memory(&run, 64).is_ok());
         let queue = xdc_proto::TcQueue {

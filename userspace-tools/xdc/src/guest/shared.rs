@@ -58,7 +58,7 @@ pub fn each_file(
                             "the guest has left more than {} GB in /shared",
                             MAX_BYTES >> 30
                         ))
-                        .hint("less data in /shared"));
+                        .hint("write less data into /shared"));
                     }
                 }
                 _ => {}
@@ -75,7 +75,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn files_are_taken_and_links_are_not() {
+    fn shared_files_are_taken_and_links_are_not() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("below")).unwrap();
         fs::create_dir(dir.path().join(METADATA)).unwrap();

@@ -71,12 +71,13 @@ pub fn command(program: &Path, reach: &Reach) -> Command {
 
 /// Execute, in the child, the program of `words` made by [`command`].
 pub fn become_program(parent: i32, words: &[OsString]) -> Result<Infallible> {
-    let (reach, program, args) = parse(words).ok_or_else(|| Error::usage("no program is named"))?;
+    let (reach, program, args) =
+        parse(words).ok_or_else(|| Error::usage("the program is missing"))?;
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|err| Error::io("tethering the guest", &err.into()))?;
+        .map_err(|err| Error::io("setting the guest's death signal", &err.into()))?;
     // The parent may have died before prctl.
     if getppid() != Pid::from_raw(parent) {
-        return Err(Error::failure("the parent is gone"));
+        return Err(Error::failure("the parent process has ended"));
     }
     // A separate group, which the filter does not let it leave, so that one signal ends all of it. Fails if
     // it has one.
@@ -157,9 +158,8 @@ fn confine(reach: &Reach) -> Result<()> {
     // QEMU may read every file, so also its attributes.
     let is_qemu = reach.reads.iter().any(|path| path == Path::new("/"));
     for filter in calls::filters(is_qemu) {
-        let filter = filter.map_err(|err| failed("the filter of system calls", &err))?;
-        seccompiler::apply_filter(&filter)
-            .map_err(|err| failed("the filter of system calls", &err))?;
+        let filter = filter.map_err(|err| failed("the system call filter", &err))?;
+        seccompiler::apply_filter(&filter).map_err(|err| failed("the system call filter", &err))?;
     }
     Ok(())
 }
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reach_is_what_was_told() {
+    fn a_reach_survives_the_command_line() {
         let reach = Reach {
             reads: vec!["/kernel".into(), "--".into()],
             writes: vec!["/tmp/a b".into()],

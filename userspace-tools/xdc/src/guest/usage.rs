@@ -31,7 +31,7 @@ pub fn check(files: &Files<'_>, machine: &Machine, leader: &Child) -> Result<()>
                 "the guest has made more than {MAX_FILES} files or {} GB on the host",
                 most >> 30
             ))
-            .hint("less data in the guest's folder, removed files that are closed")),
+            .hint("write less data into the guest's folder, and close removed files")),
         }
     };
     let mut folders = vec![files.dir.to_path_buf()];
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_has_a_limit() {
+    fn a_guests_folder_has_a_limit() {
         let dir = tempfile::tempdir().unwrap();
         let mut child = sleeper(Stdio::null());
         let look = || check(&files(dir.path()), &MACHINE, &child);

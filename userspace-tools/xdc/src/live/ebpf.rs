@@ -37,7 +37,7 @@ fn find(object: &str) -> Result<PathBuf> {
     };
     built.filter(|path| path.is_file()).ok_or_else(|| {
         Error::failure(format!(
-            "{object}, the eBPF of this command, is not beside xdc"
+            "{object}, the eBPF program of this command, is not beside xdc"
         ))
         .hint("make tracing, or put it into the folder of xdc")
     })

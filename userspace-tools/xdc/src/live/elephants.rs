@@ -56,7 +56,7 @@ pub struct Request {
     /// Maximum number of elephants, largest flows first [default: the qdisc's elephants for each other rack].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ELEPHANTS)))]
     top: Option<u32>,
-    /// Time without payload after which a flow starts anew; bytes count half after four such times [default:
+    /// Idle time after which the count of a flow restarts; counts halve every four such times [default:
     /// the qdisc's idle, at least three reads].
     #[arg(long, value_name = "TIME")]
     idle: Option<Time>,
@@ -115,7 +115,7 @@ fn watch(
             // The qdisc may have been removed meanwhile.
             Port::find(&request.device, index)?;
             return Err(Error::failure(
-                "the classifier is gone: the qdisc is another one, or somebody has deleted its filter",
+                "the classifier was removed: its qdisc was replaced, or its filter was deleted",
             ));
         }
         let Some(counts) = classifier.counts(&port)? else {
@@ -156,7 +156,7 @@ impl Port {
             .map_err(|err| Error::failure(format!("the options of {device}'s acceltor: {err}")))?;
         if options.detect != Some(Detect::Filter) {
             return Err(
-                Error::failure(format!("the acceltor of {device} asks no filter")).hint(format!(
+                Error::failure(format!("the acceltor of {device} uses no filter")).hint(format!(
                     "tc qdisc change dev {device} root acceltor detect filter"
                 )),
             );
@@ -182,7 +182,7 @@ impl Port {
         let least_ns = request.every.0.saturating_mul(3);
         if request.idle.is_some_and(|idle| idle.0 < least_ns) {
             return Err(Error::usage(format!(
-                "--idle must be three looks at least, {}",
+                "--idle must be at least three times --every, {}",
                 Time(least_ns)
             )));
         }
@@ -276,7 +276,8 @@ impl Classifier {
     fn attach(device: &str, index: u32, handle: Handle) -> Result<Self> {
         let (path, mut ebpf) = ebpf::load(OBJECT, NEEDS)?;
         let mut map = |name: &str| ebpf.take_map(name).ok_or_else(|| ebpf::stale(&path, name));
-        let stale = |name| move |_: MapError| Error::failure(format!("{name} is another map"));
+        let stale =
+            |name| move |_: MapError| Error::failure(format!("{name} has another map type"));
         let payload = map("PAYLOAD")?.try_into().map_err(stale("PAYLOAD"))?;
         let elephants = map("ELEPHANTS")?.try_into().map_err(stale("ELEPHANTS"))?;
         let beat = Map::try_into(map(BEAT)?).map_err(stale(BEAT))?;
@@ -298,13 +299,13 @@ impl Classifier {
         Connection::open()
             .and_then(|mut connection| connection.request(filter.place.add(NAME, fd)))
             .map_err(|err| match err {
-                xdc_netlink::Error::Refused { errno: EEXIST, .. } => Error::failure(
-                    "another xdc acceltor elephants is there, or was killed",
-                )
-                .hint(format!(
-                    "tc filter del dev {device} parent {:x}: pref {LAST}",
-                    handle.major
-                )),
+                xdc_netlink::Error::Refused { errno: EEXIST, .. } => {
+                    Error::failure("another 'xdc acceltor elephants' is running, or was killed")
+                        .hint(format!(
+                            "tc filter del dev {device} parent {:x}: pref {LAST}",
+                            handle.major
+                        ))
+                }
                 _ => refused(err).hint(NEEDS),
             })?;
         // No failure may follow: dropping this removes the filter.
@@ -355,13 +356,13 @@ impl Classifier {
             if let Change::Elephant(_) = change {
                 self.elephants
                     .insert(flow, 1, 0)
-                    .map_err(|err| map_failed("naming an elephant", err))?;
+                    .map_err(|err| map_failed("adding an elephant", err))?;
             }
         }
         self.beats += 1;
         self.beat
             .set(0, self.beats, 0)
-            .map_err(|err| map_failed("going on", err))
+            .map_err(|err| map_failed("updating the heartbeat", err))
     }
 }
 
@@ -374,7 +375,7 @@ fn remove<V: aya::Pod>(map: &mut EbpfMap<MapData, Key, V>, flow: &Key) -> Result
         Err(MapError::SyscallError(err)) if err.io_error.kind() == io::ErrorKind::NotFound => {
             Ok(())
         }
-        Err(err) => Err(map_failed("forgetting a flow", err)),
+        Err(err) => Err(map_failed("removing a flow", err)),
     }
 }
 
@@ -407,7 +408,7 @@ impl Lines {
                 // Reported by this thread: standard error may block, too.
                 if !has_said && has_lost.load(Ordering::Relaxed) {
                     has_said = true;
-                    eprintln!("xdc: lines were lost, since nobody read them");
+                    eprintln!("xdc: lines were lost, because the reader was too slow");
                 }
             }
         });
@@ -635,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_are_elephants() {
+    fn the_largest_flows_are_elephants() {
         let (mut table, now) = (table(2), Instant::now());
         assert_eq!(
             look(&mut table, now, &[(1, 99), (2, 100), (3, 50)]),
@@ -654,7 +655,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_idle_is_forgotten() {
+    fn idle_flows_are_forgotten() {
         let (mut table, now) = (table(2), Instant::now());
         let at = |ms| now + Duration::from_millis(ms);
         look(&mut table, at(0), &[(1, 200), (2, 10)]);
@@ -672,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_the_kernel_forgets_is_none() {
+    fn flows_that_the_kernel_dropped_are_forgotten() {
         let (mut table, now) = (table(2), Instant::now());
         look(&mut table, now, &[(1, 200)]);
         assert_eq!(look(&mut table, now, &[]), [(flow(1), Change::Idle)]);
@@ -680,7 +681,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_began_anew_adds_to_what_was() {
+    fn a_reset_count_adds_to_the_earlier_bytes() {
         let (mut table, now) = (table(1), Instant::now());
         look(&mut table, now, &[(1, 200)]);
         assert_eq!(look(&mut table, now, &[(1, 5)]), []);
@@ -710,7 +711,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_other_racks_only() {
+    fn only_flows_to_other_racks_count() {
         let prefix = |addr: &str, bits, rack| Prefix {
             addr: addr.parse().unwrap(),
             bits,
@@ -745,7 +746,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_a_line() {
+    fn each_change_prints_a_line() {
         let since = Duration::from_millis(1_500);
         let text = |json, change| line(json, since, &flow(7), change);
         assert_eq!(

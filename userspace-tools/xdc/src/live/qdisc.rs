@@ -21,7 +21,7 @@ Syntax:
   dev DEV (root | parent MAJ:MIN) [handle MAJ:] phantom OPTION...
 
 {OPTIONS_HELP}
-What is not given has the module's default, or stays as it is; 'xdc qdisc show' prints every value.
+A missing option has the module's default, or keeps its value; 'xdc qdisc show' prints every value.
 
 Example:
   xdc qdisc add dev eth1 root phantom limit 1mb rate 10gbit phantom 22400kb drain 0.9 pmin 2% pmax 60%"
@@ -75,7 +75,7 @@ fn refuse_other_kind(index: u32, place: &Place) -> Result<()> {
     match other.next() {
         None => Ok(()),
         Some(state) => Err(Error::failure(format!(
-            "the qdisc there is a {}, not a phantom",
+            "the qdisc at this place is a {}, not a phantom",
             state.kind
         ))
         .hint("xdc qdisc show for its place, or xdc qdisc replace")),
@@ -129,10 +129,12 @@ pub fn show(args: &[String], statistics: bool, json: bool) -> Result<()> {
 fn parse(args: &[String]) -> Result<(Place, Options)> {
     let (place, rest) = parse_place(args)?;
     let Some((kind, words)) = rest.split_first() else {
-        return Err(syntax("no qdisc is named: 'phantom' is missing"));
+        return Err(syntax("the qdisc is missing: 'phantom'"));
     };
     if kind != phantom::KIND {
-        return Err(syntax(&format!("'{kind}' is not 'phantom'")));
+        return Err(syntax(&format!(
+            "the qdisc must be 'phantom', not '{kind}'"
+        )));
     }
     let options = Options::from_words(words).map_err(|mistake| syntax(&mistake.to_string()))?;
     Ok((place, options))
@@ -163,8 +165,8 @@ fn parse_place(args: &[String]) -> Result<(Place, &[String])> {
             }
             rest => {
                 let place = Place {
-                    device: device.ok_or_else(|| syntax("no device is named"))?,
-                    parent: parent.ok_or_else(|| syntax("neither 'root' nor 'parent' is given"))?,
+                    device: device.ok_or_else(|| syntax("the device is missing"))?,
+                    parent: parent.ok_or_else(|| syntax("'root' or 'parent' is missing"))?,
                     handle,
                 };
                 return Ok((place, rest));
@@ -191,7 +193,7 @@ fn syntax(why: &str) -> Error {
 }
 
 fn unexpected(word: &str) -> Error {
-    syntax(&format!("what is '{word}'?"))
+    syntax(&format!("unknown word '{word}'"))
 }
 
 fn send(request: Request) -> Result<()> {
@@ -208,7 +210,7 @@ pub(super) fn refused(err: xdc_netlink::Error) -> Error {
     match err {
         xdc_netlink::Error::Refused { errno: EPERM, .. } => failure.hint("as root"),
         xdc_netlink::Error::Refused { errno: ENOENT, .. } => {
-            failure.hint("modprobe sch_phantom, or xdc qdisc show for what is there")
+            failure.hint("modprobe sch_phantom, or xdc qdisc show for the present qdiscs")
         }
         xdc_netlink::Error::Refused { errno: EEXIST, .. } => failure.hint("xdc qdisc replace"),
         _ => failure,
@@ -310,7 +312,7 @@ mod tests {
                         yellow-limit 600kb dscp-color 8:red,10:yellow";
 
     #[test]
-    fn the_manuals_example_is_understood() {
+    fn the_example_of_the_manual_is_parsed() {
         let (place, options) = parse(&words(FULL)).unwrap();
         assert_eq!(place.device, "eth1");
         assert_eq!(place.parent, Handle::ROOT);
@@ -325,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_typed_back() {
+    fn shown_qdiscs_parse_back() {
         let (_, mut options) = parse(&words(FULL)).unwrap();
         options.overhead_bytes = Some(-14);
         options.pool = Some(String::new());
@@ -348,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_refused() {
+    fn malformed_commands_are_refused() {
         for bad in [
             "root phantom",
             "dev e phantom",

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_package_keeps_its_configuration_in_boot() {
+    fn the_configuration_in_boot_is_found() {
         let root = tempfile::tempdir().unwrap();
         assert!(of_kernel(root.path(), "7.3.4", false).is_none());
         fs::create_dir_all(root.path().join("boot")).unwrap();

@@ -501,7 +501,7 @@ pub mod tests {
     }
 
     #[test]
-    fn prefixes() {
+    fn prefixes_contain_their_addresses() {
         let prefix = |text: &str| text.parse::<Prefix>();
         let has = |text: &str, address: &str| prefix(text).unwrap().has(address.parse().unwrap());
         assert!(has("10.9.0.1", "10.9.0.1"));
@@ -525,7 +525,7 @@ pub mod tests {
     }
 
     #[test]
-    fn filters_pick() {
+    fn filters_select_sockets() {
         let socket = socket("unocc", None);
         let wants = |change: fn(&mut Filter)| {
             let mut filter = Filter::default();
@@ -553,7 +553,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_follows_from_parameters_is_the_algorithms_own() {
+    fn derived_values_match_the_algorithm() {
         let unocc = flow("unocc", UNOCC);
         let number = |flow: &Flow, key: &str| state(flow, key).as_f64().unwrap();
         assert_eq!(state(&unocc, "profile"), "paper");
@@ -629,7 +629,7 @@ pub mod tests {
     }
 
     #[test]
-    fn json_has_units_and_no_state_of_others() {
+    fn json_has_units_and_only_the_algorithms_own_state() {
         let text = serde_json::to_string(&flow("unocc", UNOCC)).unwrap();
         for key in [
             "\"dst\":\"10.9.0.2\"",
@@ -648,7 +648,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_socket_without_a_full_sock_is_shown_too() {
+    fn a_socket_in_time_wait_is_shown() {
         let mut bare = socket("unocc", None);
         (bare.cc, bare.info) = (None, None);
         bare.state = State::by_name("time-wait").unwrap();
@@ -665,7 +665,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_connection_of_tlt_says_so() {
+    fn a_tlt_connection_shows_its_state() {
         let connections = crate::live::observe::tlt::tests::connections();
         let flow = Flow::new(&socket("cubic", None), None, &params(), &connections);
         assert_eq!(flow.rows()[1], "  TLT data for 12 us, 7 echoes");
@@ -682,7 +682,7 @@ pub mod tests {
     }
 
     #[test]
-    fn without_the_modules_parameters_their_numbers_are_missing() {
+    fn values_that_need_unknown_parameters_are_missing() {
         let none = Connections::default();
         let flow = Flow::new(&socket("unocc", UNOCC), None, &Params::default(), &none);
         assert!(flow.rows()[1].contains("profile ?  base RTT 1792 us  intra RTT - us  E 0.2500"));

@@ -135,7 +135,8 @@ impl View {
         })?;
         enter(&netns).map_err(|err| match err {
             rustix::io::Errno::PERM => {
-                Error::failure(format!("network namespace '{name}': not allowed")).hint("as root")
+                Error::failure(format!("network namespace '{name}': permission denied"))
+                    .hint("as root")
             }
             _ => {
                 Error::failure(format!("'{name}' is not a network namespace")).hint("ip netns list")
@@ -281,7 +282,7 @@ impl Drop for Ticks {
         if self.missed > 0 {
             let _ = writeln!(
                 io::stderr(),
-                "xdc: {} of {} samples were left out: this host is not fast enough",
+                "xdc: {} of {} samples were skipped: this host is not fast enough",
                 self.missed,
                 self.taken + self.missed
             );
@@ -346,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_have_units_and_a_least_value() {
+    fn intervals_have_units_and_a_minimum() {
         assert_eq!(interval("1ms"), Ok(Duration::from_millis(1)));
         assert_eq!(interval("1.5s"), Ok(Duration::from_millis(1500)));
         assert!(interval("999us").unwrap_err().contains("1ms"));
@@ -354,14 +355,14 @@ mod tests {
     }
 
     #[test]
-    fn one_sample_without_an_interval() {
+    fn no_interval_gives_one_sample() {
         let mut ticks = Ticks::new(None, &Pace { count: None });
         assert_eq!(ticks.wait().unwrap(), Some(0));
         assert_eq!(ticks.wait().unwrap(), None);
     }
 
     #[test]
-    fn samples_that_are_too_late_are_left_out() {
+    fn late_samples_are_skipped() {
         let pace = Pace { count: Some(2) };
         let mut ticks = Ticks::new(Some(Duration::from_millis(500)), &pace);
         assert_eq!(ticks.wait().unwrap(), Some(0));
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_began_anew_has_no_rate() {
+    fn a_reset_counter_has_no_rate() {
         let second = Duration::from_secs(2);
         assert_eq!(rate(30, 10, second), Some(10.0));
         assert_eq!(rate(10, 30, second), None);
@@ -381,13 +382,13 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_are_shortened() {
         let texts = [0.0, 9.99, 9.996, 99.96, 12345.6].map(short);
         assert_eq!(texts, ["0.00", "9.99", "10.0", "100", "12346"]);
     }
 
     #[test]
-    fn a_namespace_that_is_not_there_is_named() {
+    fn a_missing_namespace_is_named() {
         let place = |name: &str| Place {
             netns: vec![name.to_owned()],
         };

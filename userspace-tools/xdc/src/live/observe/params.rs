@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_of_ones_own_is_noticed() {
+    fn a_modified_parameter_is_noticed() {
         let unocc = &xdc_algo::unocc::ENTRY;
         let paper = sysctl(unocc, unocc.profile);
         let read = Row::read(unocc, |name| match name {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_is_not_loaded_has_none() {
+    fn a_module_that_is_not_loaded_has_no_parameters() {
         for read in [None, Some("nonsense".to_owned())] {
             let params = Params::of(|_, _| read.clone());
             assert!(params.get(&xdc_algo::unocc::ENTRY).is_none());

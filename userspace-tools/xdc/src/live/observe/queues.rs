@@ -82,7 +82,7 @@ pub mod tests {
     }
 
     #[test]
-    fn rates_are_those_of_the_time_that_passed() {
+    fn rates_use_the_elapsed_time() {
         let elapsed = Duration::from_millis(500);
         let queue = Queue::new(None, "eth1", &state(600), Some(&state(300)), elapsed);
         assert_eq!(queue.bits_per_s, Some(7_200_000.0));
@@ -93,7 +93,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_queue_that_was_made_anew_has_no_rates() {
+    fn a_replaced_queue_has_no_rates() {
         let second = Duration::from_secs(1);
         let queue = Queue::new(None, "eth1", &state(3), Some(&state(300)), second);
         assert_eq!((queue.bits_per_s, queue.marks_per_s), (None, None));
@@ -102,7 +102,7 @@ pub mod tests {
     }
 
     #[test]
-    fn others_have_no_phantom() {
+    fn other_qdiscs_have_no_phantom_values() {
         let mut fifo = state(600);
         fifo.kind = "pfifo".to_owned();
         let queue = Queue::new(None, "eth1", &fifo, Some(&fifo), Duration::from_secs(1));

@@ -19,10 +19,8 @@ impl Screen {
     /// Enters raw mode and the alternate screen.
     pub fn open() -> Result<Self> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-            return Err(
-                Error::usage("this needs a terminal as standard input and output")
-                    .hint("xdc ss --interval 1s, or xdc watch dev DEV, for pipes and files"),
-            );
+            return Err(Error::usage("standard input and output must be a terminal")
+                .hint("xdc ss --interval 1s, or xdc watch dev DEV, for pipes and files"));
         }
         let terminal = ratatui::try_init().map(ManuallyDrop::new);
         terminal.map(Self).map_err(|err| {

@@ -94,7 +94,7 @@ mod tests {
     use crate::live::observe::flows::tests::flow;
 
     #[test]
-    fn a_table_has_its_header_once_and_times_between() {
+    fn a_repeated_table_has_one_header_and_times() {
         let flows = [flow("cubic", None)];
         let mut out = Vec::new();
         write_table(&mut out, Some(0), true, &flows).unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_flat() {
+    fn a_json_line_is_flat() {
         let line = Line {
             time_us: 1,
             sample: 2,

@@ -100,7 +100,7 @@ pub mod tests {
     }
 
     #[test]
-    fn connections_are_found_by_their_ends() {
+    fn tlt_connections_are_found_by_address() {
         let tlt = get("10.9.0.1:40000", "10.9.0.2:5001").unwrap();
         assert_eq!((&*tlt.sender, tlt.age_us, tlt.echoes), ("data", 12, 7));
         assert_eq!(tlt.words(), "TLT data for 12 us, 7 echoes");
@@ -114,7 +114,7 @@ pub mod tests {
     }
 
     #[test]
-    fn columns_go_by_name() {
+    fn columns_are_found_by_name() {
         let text = "owes sender new local remote replaced echoes age_us\n\
             data first 9 10.9.0.1:1 10.9.0.2:2 0 0 0\n";
         let found = Connections::of(text);

@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn phantom_queues_come_first_and_then_the_busiest() {
+    fn phantom_queues_precede_the_busiest_queues() {
         let second = Duration::from_secs(1);
         let queue = |dev: &str, kind: &str, sent: u64| {
             let (mut now, mut before) = (state(sent), state(0));

@@ -40,7 +40,9 @@ pub fn command(args: &Args) -> Result<bool> {
     let (device, handle) = parse(&args.words)?;
     let mut views = args.place.views()?;
     let [view] = &mut views[..] else {
-        return Err(Error::usage("a queue is in one namespace: --netns NAME").hint("ip netns list"));
+        return Err(
+            Error::usage("watch needs exactly one namespace: --netns NAME").hint("ip netns list"),
+        );
     };
     let index = view.device_index(device)?;
     let mut out = io::stdout().lock();
@@ -84,7 +86,7 @@ fn parse(words: &[String]) -> Result<(&str, Option<Handle>)> {
     match words[..] {
         ["dev", device] => Ok((device, None)),
         ["dev", device, "handle", handle] => Ok((device, Some(parse_handle(handle)?))),
-        _ => Err(Error::usage("no device is named").hint("xdc watch dev eth1")),
+        _ => Err(Error::usage("the device is missing").hint("xdc watch dev eth1")),
     }
 }
 
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_tc() {
+    fn words_of_tc_are_parsed() {
         let all = words("dev eth1 handle 1f:");
         let (device, handle) = parse(&all).unwrap();
         assert_eq!((device, handle.unwrap().major), ("eth1", 0x1f));
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn one_queue_is_picked() {
+    fn exactly_one_queue_is_selected() {
         let with_handle = |major| {
             let mut state = state(1);
             state.handle.major = major;
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_below_their_names() {
+    fn columns_align_with_their_headings() {
         let elapsed = Duration::from_millis(1);
         let queue = Queue::new(None, "e", &state(900_000), Some(&state(0)), elapsed);
         assert_eq!(row(&queue).len(), header().len());

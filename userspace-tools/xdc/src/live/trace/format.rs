@@ -60,7 +60,7 @@ pub fn folder() -> Result<PathBuf> {
             Error::failure("the kernel of --engine uml has no tracepoints").hint("--engine qemu"),
         ),
         None => Err(Error::failure(
-            "no tracefs: it is not mounted, you may not look into it, or the kernel has no tracepoints",
+            "no tracefs: it is not mounted or not readable, or the kernel has no tracepoints",
         )
         .hint("as root: mount -t tracefs none /sys/kernel/tracing")),
     }
@@ -103,7 +103,7 @@ impl Format {
             let end = field.offset.saturating_add(field.bytes);
             if field.offset < COMMON_BYTES || end > EVENT_BYTES {
                 return Err(format!(
-                    "{} lies beyond the {EVENT_BYTES} bytes that we read: the modules are newer than xdc",
+                    "{} lies beyond the {EVENT_BYTES} bytes that xdc reads: the modules are newer than xdc",
                     field.name
                 ));
             }
@@ -273,7 +273,7 @@ print fmt: \"cause=%s\", __print_symbolic(REC->cause, { 0, \"phantom\" }, { 1, \
     }
 
     #[test]
-    fn an_event_is_decoded_as_its_format_says() {
+    fn an_event_is_decoded_by_its_format() {
         let format = Format::parse(FORMAT).unwrap();
         let decoded: Vec<_> = format.decode(&event()).collect();
         assert_eq!(
@@ -301,7 +301,7 @@ print fmt: \"cause=%s\", __print_symbolic(REC->cause, { 0, \"phantom\" }, { 1, \
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn malformed_formats_are_refused() {
         for (from, to, why) in [
             ("size:1;", "size:3;", "cannot read"),
             ("offset:68;", "offset:160;", "newer than xdc"),
@@ -322,7 +322,7 @@ print fmt: \"cause=%s\", __print_symbolic(REC->cause, { 0, \"phantom\" }, { 1, \
     }
 
     #[test]
-    fn addresses_of_both_families() {
+    fn addresses_of_both_families_are_decoded() {
         let mut sockaddr = [0; 28];
         sockaddr[..2].copy_from_slice(&10_u16.to_ne_bytes());
         sockaddr[8] = 0xfd;

@@ -81,7 +81,7 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
         .ok()
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "a number of seconds above 0".to_owned())
+        .ok_or_else(|| "must be a number of seconds above 0".to_owned())
 }
 
 /// Destination of events.
@@ -141,7 +141,7 @@ pub fn command(request: &Request) -> Result<bool> {
     }
     if missed != 0 {
         eprintln!(
-            "xdc: {missed} events were missed: the ring was full, or one interrupted another"
+            "xdc: {missed} events were missed: the ring was full, or one event interrupted another"
         );
     }
     Ok(missed == 0 && status.is_none_or(|status| status.success() || request.seconds.is_some()))
@@ -164,7 +164,7 @@ fn choose(names: &[String]) -> Result<Vec<usize>> {
         .collect();
     if there.is_empty() {
         return Err(Error::failure(
-            "no module with tracepoints xdc:* is loaded, or you may not see it",
+            "no module with tracepoints xdc:* is loaded, or tracefs is not readable",
         )
         .hint("as root: modprobe tcp_unocc"));
     }
@@ -203,7 +203,7 @@ fn hand_on(
     counts: &mut Counts,
 ) -> Result<()> {
     let Some(format) = &formats[seen.event] else {
-        return Err(Error::failure("an event that was not requested"));
+        return Err(Error::failure("received an event that was not requested"));
     };
     counts[seen.event] += 1;
     let fields = format.decode(seen.fields);

@@ -73,8 +73,9 @@ impl Observer {
     /// Passes all pending events to `each`.
     pub fn drain(&mut self, mut each: impl FnMut(Seen<'_>) -> Result<()>) -> Result<()> {
         while let Some(item) = self.ring.next() {
-            let seen = Seen::parse(&item)
-                .ok_or_else(|| Error::failure(format!("a record of {} bytes", item.len())))?;
+            let seen = Seen::parse(&item).ok_or_else(|| {
+                Error::failure(format!("received a record of {} bytes", item.len()))
+            })?;
             each(seen)?;
         }
         Ok(())
@@ -83,8 +84,9 @@ impl Observer {
     /// Number of missed events: for lack of room, or because the processor was handling another
     /// event, during which the kernel runs no program.
     pub fn missed(&self) -> Result<u64> {
-        let failed =
-            |err: &dyn Display| Error::failure(format!("reading how many were missed: {err}"));
+        let failed = |err: &dyn Display| {
+            Error::failure(format!("reading the number of missed events: {err}"))
+        };
         let counts = self.missed.get(&0, 0).map_err(|err| failed(&err))?;
         let mut missed = counts.iter().sum();
         for (_, program) in self.ebpf.programs() {
@@ -135,14 +137,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_skipped_is_counted() {
+    fn skipped_events_are_counted() {
         let fdinfo = "pos:\t0\nrun_cnt:\t7\nrecursion_misses:\t2\nverified_insns:\t30\n";
         assert_eq!(recursion_misses(fdinfo), Some(2));
         assert_eq!(recursion_misses("pos:\t0\n"), None);
     }
 
     #[test]
-    fn a_record_is_read_back() {
+    fn a_record_is_parsed() {
         let mut record = Vec::new();
         record.extend(5_000_000_001_u64.to_ne_bytes());
         record.extend(3_u32.to_ne_bytes());

@@ -137,7 +137,7 @@ print fmt: \"dev=%s\", REC->dev
     }
 
     #[test]
-    fn events_of_the_run_are_told_in_their_order() {
+    fn events_of_a_run_are_written_in_order() {
         let pages = vec![
             (0, page(3_000_000, 1234, 77)),
             (1, page(2_000_000, 1234, 77)),
@@ -166,7 +166,7 @@ print fmt: \"dev=%s\", REC->dev
     }
 
     #[test]
-    fn what_is_no_recording_is_refused() {
+    fn malformed_recordings_are_refused() {
         assert!(read(&raw(vec![(0, page(0, 9, 77))]), "").is_err());
         assert!(read(&raw(vec![(0, vec![1; 20])]), "").is_err());
         let mut raw = raw(Vec::new());

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_entry_is_understood() {
+    fn every_kind_of_ring_entry_is_decoded() {
         let page = page(
             1000,
             &[
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_refused() {
+    fn malformed_pages_are_refused() {
         let good = page(0, &[head(2, 0), 7, 8]);
         assert!(events(&good).is_some());
         assert!(events(&good[..12]).is_none());

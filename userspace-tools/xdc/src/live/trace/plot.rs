@@ -66,7 +66,7 @@ type OfOthers = (
 
 const OF_OTHERS: &[OfOthers] = &[
     (
-        "Queues as marked packets found them",
+        "Queues at each marked packet",
         BYTES,
         &[
             ("phantom_mark", Field::Number("queue_bytes"), ""),
@@ -82,7 +82,7 @@ const OF_OTHERS: &[OfOthers] = &[
         ],
     ),
     (
-        "AccelToR: sent in a day, and left at its end",
+        "AccelToR: bytes sent in a day, and left at its end",
         BYTES,
         &[
             ("acceltor_day", Field::AtEnd("sent_bytes"), " sent"),
@@ -90,7 +90,7 @@ const OF_OTHERS: &[OfOthers] = &[
         ],
     ),
     (
-        "AccelToR: queue of accelerated packets as one more came",
+        "AccelToR: queue at each accelerated packet",
         BYTES,
         &[("acceltor_accelerate", Field::Number("queue_bytes"), "")],
     ),
@@ -104,7 +104,7 @@ const OF_OTHERS: &[OfOthers] = &[
         ],
     ),
     (
-        "TLT: packets of the clock so far",
+        "TLT: clock packets so far",
         RATIO,
         &[("tlt_clock", Field::Count, "")],
     ),
@@ -168,7 +168,7 @@ pub fn command(file: &Path, output: &Path) -> Result<bool> {
     let open = beside::named_file(file).map_err(|err| err.or_hint("a file of 'xdc trace -o'"))?;
     let charts = of(BufReader::new(open)).map_err(|err| err.about(file.display()))?;
     if charts.is_empty() {
-        return Err(Error::failure(format!("{} holds no event", file.display()))
+        return Err(Error::failure(format!("{} has no events", file.display()))
             .hint("record while there is traffic"));
     }
     owned::replace(output, self::file(&charts))
@@ -192,7 +192,7 @@ fn read(lines: impl BufRead) -> Result<Recording> {
         let line = line.map_err(|err| Error::io("reading", &err))?;
         let bad = || {
             Error::failure(format!(
-                "line {} does not belong to a recording",
+                "line {} is not an event of a recording",
                 number + 1
             ))
             .hint("a file of 'xdc trace -o'")
@@ -332,7 +332,7 @@ mod tests {
 "#;
 
     #[test]
-    fn a_recording_becomes_charts_of_what_is_in_it() {
+    fn a_recording_becomes_charts_of_its_events() {
         let charts = charts(&read(RECORDING.as_bytes()).unwrap());
         let titles: Vec<_> = charts.iter().map(|chart| chart.title.as_str()).collect();
         assert_eq!(titles.len(), 5, "{titles:?}");
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_what_was_sent_until_its_end() {
+    fn a_day_is_drawn_at_its_end() {
         let recording = r#"{"event":"acceltor_day","at_ns":0,"dev":"bond0","handle":"1:","queued_bytes":9000,"sent_bytes":0,"begins":1}
 {"event":"acceltor_day","at_ns":240000,"dev":"bond0","handle":"1:","queued_bytes":0,"sent_bytes":9000,"begins":0}
 {"event":"acceltor_drop","at_ns":300000,"dev":"bond0","handle":"1:","reason":"blocked"}
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_recording_is_refused() {
+    fn malformed_recordings_are_refused() {
         for text in ["x", "{}", r#"{"event":"phantom_mark"}"#, "[1]"] {
             assert!(read(text.as_bytes()).is_err(), "{text}");
         }

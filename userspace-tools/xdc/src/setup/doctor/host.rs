@@ -91,7 +91,7 @@ fn version(kernel: &Kernel) -> Finding {
             "kernel",
             format!(
                 "{release}: the modules build, load and pass their selftests in virtual time; most \
-                 tests are with Linux {} only",
+                 tests use only Linux {}",
                 SERIES[0]
             ),
             "the selftests in a guest: make selftests-7.2",
@@ -125,12 +125,12 @@ fn options(kernel: &Kernel) -> Finding {
     match missing.is_empty() {
         true => Finding::ok(
             "kernel options",
-            format!("CONFIG_RUST=y by {}", path.display()),
+            format!("CONFIG_RUST=y in {}", path.display()),
         ),
         false => Finding::fail(
             "kernel options",
-            format!("lacks {} by {}", missing.join(" "), path.display()),
-            "a kernel that has them: guests (make) do, and Debian's 7.3",
+            format!("lacks {} in {}", missing.join(" "), path.display()),
+            "a kernel with these options, such as Debian's 7.3, or a guest (make)",
         ),
     }
 }
@@ -147,7 +147,7 @@ fn metadata(kernel: &Kernel) -> Finding {
     if !kernel.kdir.join("rust/libkernel.rmeta").exists() {
         return Finding::fail(
             "Rust metadata",
-            format!("{kdir} has none, like most header packages"),
+            format!("missing in {kdir}, as in most header packages"),
             format!("xdc kdir --headers {kdir}"),
         );
     }
@@ -185,7 +185,7 @@ fn signatures(kernel: &Kernel) -> Finding {
             FIX,
         )
     } else {
-        Finding::ok(WHAT, "not demanded")
+        Finding::ok(WHAT, "not required")
     }
 }
 
@@ -230,14 +230,14 @@ fn ours() -> impl Iterator<Item = &'static str> {
 /// Checks this end's ECN setting; both ends must agree.
 fn ecn(kernel: &Kernel) -> Finding {
     const OTHER: &str =
-        "the other end: `sysctl net.ipv4.tcp_ecn` there, `ss -tio` shows 'ecn' here";
+        "check the other end: `sysctl net.ipv4.tcp_ecn` there, `ss -tio` shows 'ecn' here";
     let fix = "sysctl -w net.ipv4.tcp_ecn=3";
     match kernel.read("proc/sys/net/ipv4/tcp_ecn").as_deref() {
         Some("3" | "4" | "5") => Finding::ok("ECN", format!("AccECN is negotiated; {OTHER}")),
         Some("1") => Finding::warn(
             "ECN",
             format!(
-                "one bit a round trip (RFC 3168), so gemini and unocc know less about congestion; {OTHER}"
+                "RFC 3168, one bit per round trip, so gemini and unocc know less about congestion; {OTHER}"
             ),
             fix,
         ),
@@ -293,16 +293,16 @@ fn tlt(kernel: &Kernel) -> Finding {
         return Finding::warn(
             WHAT,
             format!(
-                "tlt cannot be loaded: no CONFIG_NETFILTER=y by {}",
+                "tlt cannot be loaded: no CONFIG_NETFILTER=y in {}",
                 path.display()
             ),
-            "a kernel that has it; the other modules do without",
+            "a kernel with it; the other modules do not need it",
         );
     }
     if sysctl("ipv4/tcp_sack").as_deref() == Some("0") {
         return Finding::warn(
             WHAT,
-            "net.ipv4.tcp_sack is 0: no connection takes part",
+            "net.ipv4.tcp_sack is 0: no connection uses TLT",
             "sysctl -w net.ipv4.tcp_sack=1",
         );
     }
@@ -312,7 +312,7 @@ fn tlt(kernel: &Kernel) -> Finding {
     {
         return Finding::warn(
             WHAT,
-            format!("on, but {first} and {second} are both {dscp}: a mark means the first of them"),
+            format!("on, but {first} and {second} are both {dscp}: a mark counts as {first}"),
             format!("sysctl -w net.tlt.{second}=N, at both ends"),
         );
     }
@@ -323,7 +323,7 @@ fn tlt(kernel: &Kernel) -> Finding {
             other => Finding::warn(
                 WHAT,
                 format!(
-                    "on, but TCP waits for {} duplicate ACKs before it repairs",
+                    "on, but TCP waits for {} duplicate ACKs before it retransmits",
                     other.unwrap_or("several")
                 ),
                 "sysctl -w net.ipv4.tcp_reordering=1",
@@ -354,12 +354,8 @@ fn devices(kernel: &Kernel) -> Vec<Finding> {
             true => Finding::ok("MTU", format!("{first} bytes: {}", names.join(" "))),
             false => Finding::warn(
                 "MTU",
-                format!(
-                    "not the same everywhere: {} bytes of {}",
-                    mtus.join(", "),
-                    names.join(", ")
-                ),
-                "ip link set DEV mtu N, and what the path carries: ping -M do -s (N - 28) OTHER",
+                format!("differs: {} bytes on {}", mtus.join(", "), names.join(", ")),
+                "ip link set DEV mtu N; test the path: ping -M do -s (N - 28) OTHER",
             ),
         });
     }
@@ -395,17 +391,17 @@ fn offloads(name: &str, features: &str) -> Finding {
     .map(|(_, short)| short)
     .collect();
     if large.is_empty() {
-        return Finding::ok(&what, "off: a qdisc here sees the packets of the wire");
+        return Finding::ok(&what, "off: a qdisc sees packets as sent on the wire");
     }
     let words: Vec<_> = large.iter().map(|short| format!("{short} off")).collect();
     Finding::warn(
         &what,
         format!(
-            "{} on: right for a sender, and phantom splits what it marks (gso auto); another qdisc, such as red, marks 64 kB at once",
+            "{} on: fine for a sender, and phantom splits packets before it marks (gso auto); other qdiscs, such as red, mark 64 kB at once",
             large.join(", ")
         ),
         format!(
-            "where another qdisc than phantom marks: ethtool -K {name} {}",
+            "if a qdisc other than phantom marks: ethtool -K {name} {}",
             words.join(" ")
         ),
     )
@@ -474,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn the_known_kernels_are_those_of_the_build() {
+    fn known_kernels_match_the_build() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../qemu-images/common.sh");
         let text = fs::read_to_string(path).unwrap();
         let line = format!("XDC_KNOWN_SERIES=\"{}\"", SERIES.join(" "));
@@ -482,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_without_metadata_lead_to_xdc_kdir() {
+    fn headers_without_metadata_hint_at_xdc_kdir() {
         let build = "lib/modules/7.3.4-x/build";
         let root = Root::new();
         assert!(
@@ -503,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_of_demanding_signatures_is_seen() {
+    fn each_signature_requirement_is_detected() {
         let verdict = |root: Root| signatures(&root.kernel()).verdict;
         assert_eq!(verdict(Root::new()), Verdict::Ok);
         let lockdown = "sys/kernel/security/lockdown";
@@ -531,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn ecn_that_is_never_asked_for_marks_nothing() {
+    fn ecn_that_is_not_requested_is_a_warning() {
         let of = |value: &str| {
             ecn(&Root::new()
                 .with("proc/sys/net/ipv4/tcp_ecn", value)
@@ -545,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tlt_lacks_is_named() {
+    fn missing_requirements_of_tlt_are_named() {
         let of = |root: &Root| tlt(&root.kernel());
         let config = "boot/config-7.3.4-x";
         let lacking = of(&Root::new().with(config, "CONFIG_MODULES=y\n"));
@@ -578,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn offloads_are_named_with_the_command_that_ends_them() {
+    fn offloads_are_named_with_the_command_that_disables_them() {
         let text = "Features for eth0:\ntcp-segmentation-offload: on\n\ttx-tcp-segmentation: on\n\
                     generic-segmentation-offload: off [requested on]\ngeneric-receive-offload: on\n";
         let finding = offloads("eth0", text);
@@ -596,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn one_path_wants_one_mtu() {
+    fn different_mtus_are_a_warning() {
         let root = Root::new()
             .with("sys/class/net/eth0/mtu", "9000\n")
             .with("sys/class/net/eth0/device/x", "")
@@ -613,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_and_the_plugin_are_found_where_they_are_installed() {
+    fn installed_modules_and_plugin_are_found() {
         let mut root = Root::new();
         assert_eq!(installed(&root.kernel()).verdict, Verdict::Fail);
         assert_eq!(plugin(&root.kernel()).verdict, Verdict::Warn);

@@ -39,10 +39,10 @@ fn memory(meminfo: &str) -> Finding {
         Some(mb) if mb >= MEMORY_MB => Finding::ok("memory", format!("{mb} MB available")),
         Some(mb) => Finding::warn(
             "memory",
-            format!("{mb} MB available, two guests of the tests take {MEMORY_MB} MB"),
+            format!("{mb} MB available, but two guests of the tests need {MEMORY_MB} MB"),
             "xdc run --jobs 1",
         ),
-        None => Finding::warn("memory", "/proc/meminfo does not say", "free -m"),
+        None => Finding::warn("memory", "/proc/meminfo has no MemAvailable", "free -m"),
     }
 }
 
@@ -110,13 +110,13 @@ fn kvm(home: &Home) -> Result<Finding> {
     } else if home.kernel(Flavour::X86).is_err() || home.agent().is_err() {
         Finding::warn(
             "KVM",
-            "not probed: that takes a kernel and an agent",
+            "not probed: the guest's kernel or agent is missing",
             "make",
         )
     } else if kvm_works_now(home)? {
         Finding::ok("KVM", "runs a guest")
     } else {
-        let why = "/dev/kvm is there but does not run a guest, so guests are emulated";
+        let why = "/dev/kvm exists but cannot run a guest, so guests are emulated";
         Finding::warn("KVM", why, MEND)
     })
 }
@@ -149,7 +149,7 @@ fn space(dir: &Path) -> Finding {
     let what = format!("space in {}", dir.display());
     match home::require_space(dir) {
         Ok(()) => Finding::ok(&what, "enough"),
-        Err(err) => Finding::fail(&what, err.to_string(), "df -h, and free some"),
+        Err(err) => Finding::fail(&what, err.to_string(), "df -h, and free some space"),
     }
 }
 

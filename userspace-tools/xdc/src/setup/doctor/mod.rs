@@ -95,7 +95,7 @@ pub fn command(kdir: Option<&Path>, json: bool) -> Result<bool> {
     }
     for (title, findings) in [
         ("guests: experiments and tests", &report.guests),
-        ("host: modules in a kernel of your own", &report.host),
+        ("host: modules in your own kernel", &report.host),
     ] {
         println!("{title}");
         for finding in findings {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_command_mends_what_fails_first() {
+    fn the_next_command_fixes_the_first_failure() {
         let ok = || vec![Finding::ok("a", "b")];
         let bad = vec![
             Finding::warn("slow", "x", "patience"),

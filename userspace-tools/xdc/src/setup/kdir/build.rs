@@ -73,7 +73,7 @@ impl Tools {
     ) -> Result<String> {
         let wanted = wanted.ok_or_else(|| {
             Error::failure(format!(
-                "the kernel's configuration does not say which {what} it was built with"
+                "the kernel's configuration does not name its {what}"
             ))
         })?;
         let mut found = Vec::new();
@@ -90,13 +90,13 @@ impl Tools {
             found.extend(text);
         }
         let there = match found.as_slice() {
-            [] => format!("there is no {}", candidates[0]),
+            [] => format!("{} is missing here", candidates[0]),
             [first, ..] => format!("here is '{first}'"),
         };
         self.checks.push(Check {
             what,
             same: false,
-            detail: format!("the kernel was built with '{wanted}', {there}"),
+            detail: format!("the kernel was built with '{wanted}', but {there}"),
         });
         Ok(candidates[0].clone())
     }
@@ -140,7 +140,7 @@ pub fn source(headers: &Headers, given: Option<&Path>) -> Result<PathBuf> {
             .filter(|dir| dir.is_dir())
             .ok_or_else(|| {
                 Error::failure(format!("no source of Linux {version} was found")).hint(
-                    "apt-get install linux-source-X.Y of the kernel's very version, unpack it, --source DIR",
+                    "apt-get install linux-source-X.Y of exactly this version, unpack it, then --source DIR",
                 )
             })?,
     };
@@ -243,7 +243,7 @@ pub fn finish(headers: &Headers, tools: &Tools, modules: &Path, out: &Path) -> R
         .iter()
         .find(|it| it.contains(char::is_whitespace))
     {
-        return Err(Error::usage(format!("make takes no '{variable}'"))
+        return Err(Error::usage(format!("make cannot take '{variable}'"))
             .hint("tools whose paths have no spaces"));
     }
     for (name, value) in [
@@ -290,14 +290,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_ends_where_the_distribution_begins() {
+    fn a_version_excludes_the_distributions_suffix() {
         assert_eq!(version("7.3.4+deb13-cloud-amd64"), "7.3.4");
         assert_eq!(version("7.3.0-rc2"), "7.3.0");
         assert_eq!(version("7.3.4"), "7.3.4");
     }
 
     #[test]
-    fn tools_of_another_version_are_told_apart() {
+    fn tools_of_another_version_are_refused() {
         let config = Config::parse(
             "CONFIG_RUSTC_VERSION_TEXT=\"rustc 0.0.1 (no such)\"\n\
              CONFIG_BINDGEN_VERSION_TEXT=\"bindgen 0.0.1\"\n\
@@ -305,7 +305,11 @@ mod tests {
         );
         let tools = Tools::find(&config, None).unwrap();
         assert!(tools.checks.len() == 3 && tools.checks.iter().all(|check| !check.same));
-        assert!(tools.checks[2].detail.contains("there is no no-such-gcc"));
+        assert!(
+            tools.checks[2]
+                .detail
+                .contains("no-such-gcc is missing here")
+        );
         // Each is an argument of make; finish() refuses spaces in them.
         assert_eq!(
             tools.variables,

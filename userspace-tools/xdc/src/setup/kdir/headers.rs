@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shared_part_is_found_beside_the_other() {
+    fn common_headers_are_found_by_the_makefile() {
         let root = tempfile::tempdir().unwrap();
         let (own, shared) = (
             root.path().join("headers-x"),

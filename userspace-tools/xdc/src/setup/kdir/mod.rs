@@ -73,7 +73,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let headers = headers::Headers::read(&dir)?;
     if !headers.config.is_on("RUST") {
         return Err(Error::failure(format!(
-            "{} was built without CONFIG_RUST, so no module in Rust can be loaded into it",
+            "{} was built without CONFIG_RUST, so it cannot load modules in Rust",
             headers.release
         ))
         .hint("a kernel with CONFIG_RUST=y, such as Debian's 7.3 (trixie-backports)"));
@@ -88,14 +88,14 @@ pub fn command(request: &Request) -> Result<bool> {
     }
     if let Some(bad) = tools.checks.iter().find(|check| !check.same) {
         return Err(Error::failure(format!("{}: {}", bad.what, bad.detail)).hint(
-            "the distribution's own compiler packages; unpacked into a folder, they are --root DIR",
+            "install the distribution's compiler packages, or unpack them into DIR and use --root DIR",
         ));
     }
     let source = build::source(&headers, request.source.as_deref())?;
     let out = match &request.out {
         Some(out) => out.clone(),
         None => home::cache()
-            .ok_or_else(|| Error::usage("the folder to build in is unknown").hint("--out DIR"))?
+            .ok_or_else(|| Error::usage("the build folder is unknown").hint("--out DIR"))?
             .join("kdir")
             .join(&headers.release),
     };
@@ -136,7 +136,7 @@ fn report(request: &Request, release: &str, kdir: &Path, checks: &[Check]) -> Re
     if usable {
         println!("next: make modules KDIR={}", kdir.display());
     } else {
-        println!("FAIL  this is not what {release} was built with: no module is built against it");
+        println!("FAIL  this tree does not match {release}: do not build modules against it");
     }
     Ok(usable)
 }

@@ -47,9 +47,9 @@ pub fn source(headers: &Headers, source: &Path) -> Result<Check> {
         what: "source",
         same: differ.is_empty() && same > 0,
         detail: match differ.len() {
-            0 => format!("{same} headers are those of {}", headers.release),
+            0 => format!("{same} headers match {}", headers.release),
             n => format!(
-                "{n} headers are not those of {}, such as {}: it is the source of another version",
+                "{n} headers differ from {}, such as {}: the source is of another version",
                 headers.release,
                 examples(&differ)
             ),
@@ -75,7 +75,7 @@ pub fn tree(headers: &Headers, out: &Path) -> Result<Vec<Check>> {
         Check {
             what: "CRCs",
             same: true,
-            detail: "none to compare: CONFIG_MODVERSIONS is off, the kernel goes by names"
+            detail: "not compared: CONFIG_MODVERSIONS is off, so the kernel checks only names"
                 .to_owned(),
         }
     });
@@ -91,7 +91,7 @@ fn configuration(headers: &Headers, out: &Path) -> Result<Check> {
         same: differences.is_empty(),
         detail: match differences.len() {
             0 => "the same".to_owned(),
-            n => format!("{n} options came out otherwise: {}", examples(&differences)),
+            n => format!("{n} options differ: {}", examples(&differences)),
         },
     })
 }
@@ -117,7 +117,7 @@ fn generated(headers: &Headers, out: &Path, what: &'static str, names: &[&str]) 
         same: differ.is_empty() && !same.is_empty(),
         detail: match (differ.is_empty(), same.is_empty()) {
             (true, false) => format!("the same: {}", same.join(", ")),
-            (true, true) => "the packages have nothing to compare".to_owned(),
+            (true, true) => "the packages lack these files".to_owned(),
             (false, _) => format!("differ: {}", differ.join(", ")),
         },
     })
@@ -186,9 +186,9 @@ fn symbols(built: &BTreeSet<String>, theirs: &BTreeMap<String, u64>) -> Check {
         what: "Rust symbols",
         same,
         detail: match same {
-            true => format!("all {} have the names that the kernel exports", built.len()),
+            true => format!("all {} match the kernel's exports", built.len()),
             false => format!(
-                "{} of the kernel's {} are not here, {} of ours not there: {}",
+                "{} of the kernel's {} are missing here, {} of ours are missing there: {}",
                 missing.len(),
                 theirs.len(),
                 extra.len(),
@@ -231,8 +231,8 @@ fn versions(built: &BTreeMap<String, u64>, theirs: &BTreeMap<String, u64>) -> Ch
         what: "CRCs",
         same: differ.is_empty() && !built.is_empty(),
         detail: match differ.len() {
-            0 => format!("those of {} Rust symbols are the same", built.len()),
-            n => format!("{n} symbols have another: {}", examples(&differ)),
+            0 => format!("all {} Rust symbols match", built.len()),
+            n => format!("{n} symbols differ: {}", examples(&differ)),
         },
     }
 }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_own_rust_symbols_are_compared_both_ways() {
+    fn rust_symbols_are_compared_in_both_directions() {
         let theirs = packaged_symbols(SYMVERS);
         assert_eq!(theirs.len(), 2);
         assert!(symbols(&set(&["_RNvCs1_4core3one", "rust_helper_two"]), &theirs).same);
@@ -268,20 +268,20 @@ mod tests {
         assert!(
             other_rustc
                 .detail
-                .starts_with("1 of the kernel's 2 are not here, 1 of ours")
+                .starts_with("1 of the kernel's 2 are missing here, 1 of ours")
         );
         assert!(!symbols(&set(&["rust_helper_two"]), &theirs).same);
         assert!(!symbols(&set(&[]), &BTreeMap::new()).same);
     }
 
     #[test]
-    fn exports_are_read_from_the_builds_lists() {
+    fn exports_are_read_from_the_lists_of_the_build() {
         let text = "#include <x>\nEXPORT_SYMBOL_RUST_GPL(_RNvCs1_4core3one);\n";
         assert_eq!(exports(text).collect::<Vec<_>>(), ["_RNvCs1_4core3one"]);
     }
 
     #[test]
-    fn one_other_crc_is_enough() {
+    fn one_different_crc_fails() {
         let theirs = packaged_symbols(SYMVERS);
         let crcs = |crc| symvers_of_cmd(crc).collect::<BTreeMap<_, _>>();
         assert!(versions(&crcs("#SYMVER _RNvCs1_4core3one 0x2a\n"), &theirs).same);
