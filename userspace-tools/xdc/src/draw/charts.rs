@@ -240,7 +240,7 @@ mod tests {
     use crate::result::testing::{recorded, unscaled};
 
     #[test]
-    fn every_chart_has_what_it_shows() {
+    fn every_chart_has_its_lines() {
         let records = [recorded(), recorded()];
         let figures = Figures::new(&records, 1000);
         assert_eq!(figures.overview().count(), 3);
@@ -256,13 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_guest_has_the_same_charts() {
+    fn a_scaled_guest_has_the_same_charts() {
         let charts = |records: &[Record]| Figures::new(records, 1000).files(records);
         assert_eq!(charts(&[unscaled()]), charts(&[recorded()]));
     }
 
     #[test]
-    fn peaks_survive() {
+    fn thinning_keeps_peaks() {
         let points = (0..10_000).map(|n| (f64::from(n), if n == 777 { 9.0 } else { 1.0 }));
         let kept = peaks(points);
         assert!(kept.len() <= MAX_POINTS);

@@ -112,7 +112,7 @@ mod tests {
     use crate::result::testing::recorded;
 
     #[test]
-    fn two_results_are_two_lines_of_a_chart() {
+    fn each_result_is_a_line_of_the_chart() {
         let dir = tempfile::tempdir().unwrap();
         let dirs = ["main", "branch"].map(|name| dir.path().join(name));
         for path in &dirs {

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_experiment_measures_ends_too() {
+    fn an_axis_of_an_extreme_value_has_few_ticks() {
         for max in [1e308, f64::INFINITY, f64::NAN, -1.0] {
             assert!(Axis::new(max, TIME, true).ticks().count() < 20, "{max}");
         }
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_legend_has_four_rows_at_most() {
+    fn a_legend_has_at_most_four_rows() {
         let of = |names: &[&str]| legend(names.iter().map(|name| (*name, 0)), 200.0);
         let long = "a-name-of-some-length";
         assert_eq!(of(&["a", "b"]).top, TOP);
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_band_is_around_its_line() {
+    fn a_band_surrounds_its_line() {
         let chart = Chart {
             title: "t".to_owned(),
             width: 560.0,

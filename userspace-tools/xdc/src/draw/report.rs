@@ -327,7 +327,7 @@ mod tests {
     use crate::scenario::{parse, tests::SMALL};
 
     #[test]
-    fn the_page_is_whole_and_alone() {
+    fn the_report_is_complete_and_needs_no_other_file() {
         let record = recorded();
         let mut loaded = parse("small", SMALL, &[]).unwrap();
         loaded.scenario.description = "One line,\nand another.".to_owned();

@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_short() {
+    fn quantities_are_shortened() {
         assert_eq!(rate(1_000_000_000), "1 Gbit/s");
         assert_eq!(rate(400_000_000_000), "400 Gbit/s");
         assert_eq!(time(4_992_624), "4.99 ms");

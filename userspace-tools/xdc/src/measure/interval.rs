@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_normal_distribution_is_the_tables() {
+    fn the_normal_distribution_matches_the_tables() {
         for (z, share) in [(0.0, 0.5), (1.96, 0.975), (-3.0, 0.001_349_9)] {
             assert!((normal(z) - share).abs() < 1e-5);
             assert!((quantile(share) - z).abs() < 1e-3);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_has_no_interval() {
+    fn too_few_or_invalid_values_have_no_interval() {
         assert_eq!(of_mean(&[]), None);
         assert_eq!(of_mean(&[1.0]), None);
         assert_eq!(of_mean(&[1.0, f64::NAN]), None);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_and_infinities_decide_only_together() {
+    fn zeros_and_infinities_decide_only_if_all_pairs_agree() {
         let at_most_1 = within(None, Some(1.0));
         // No drops on either side: ratio 1.
         let none = of_ratio(&[(0.0, 0.0), (0.0, 0.0)]).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_decides_where_its_bound_is_outside() {
+    fn an_interval_decides_only_if_its_bound_is_outside() {
         let interval = of_mean(&[0.9, 1.0, 1.1, 1.0, 0.95]);
         let decide = |min, max| Decision::of(interval, within(min, max));
         assert_eq!(decide(Some(0.5), None), Decision::Holds);
@@ -270,7 +270,7 @@ mod tests {
 
     /// Textbook bootstrap: for large n, BCa, t and normal agree.
     #[test]
-    fn with_many_values_it_is_students() {
+    fn an_interval_of_many_values_is_students() {
         let values: Vec<f64> = (0..100).map(f64::from).collect();
         let interval = of_mean(&values).unwrap();
         let half = t_95(99) * 29.01 / 10.0;
@@ -280,7 +280,7 @@ mod tests {
 
     /// Coverage: of many samples, 95 % of the intervals contain the true mean.
     #[test]
-    fn five_seeds_cover_the_truth() {
+    fn intervals_of_five_seeds_cover_the_true_mean() {
         let mut rng = Rng::new(7);
         let samples = 400;
         let mut covered = [0; 2];
@@ -301,7 +301,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn the_mean_is_inside_and_the_ends_are_among_the_values(
+        fn an_interval_contains_the_mean_and_stays_within_the_values(
             values in prop::collection::vec(-1e6..1e6, 2..31)
         ) {
             let interval = of_mean(&values).unwrap();
@@ -314,7 +314,7 @@ mod tests {
         }
 
         #[test]
-        fn the_order_of_seeds_is_nothing(
+        fn the_order_of_seeds_does_not_matter(
             values in prop::collection::vec(0.1..10.0, 2..12), by in 0usize..12
         ) {
             let mut turned = values.clone();
@@ -323,7 +323,7 @@ mod tests {
         }
 
         #[test]
-        fn units_are_nothing_to_a_ratio(
+        fn the_unit_does_not_change_a_ratio(
             pairs in prop::collection::vec((0.1..10.0, 0.1..10.0), 2..12)
         ) {
             let scaled: Vec<_> = pairs.iter().map(|(a, b)| (a * 1024.0, b * 1024.0)).collect();
@@ -332,7 +332,7 @@ mod tests {
         }
 
         #[test]
-        fn more_of_the_same_is_narrower(
+        fn more_equal_values_narrow_the_interval(
             values in prop::collection::vec(1.0..10.0, 3..6)
         ) {
             prop_assume!(values.iter().any(|value| *value != values[0]));
@@ -343,7 +343,7 @@ mod tests {
 
         /// Common noise cancels in a paired ratio.
         #[test]
-        fn common_noise_is_nothing_to_a_ratio(
+        fn common_noise_does_not_change_a_ratio(
             noise in prop::collection::vec(0.1f64..10.0, 2..12), factor in 0.1f64..10.0
         ) {
             let pairs: Vec<_> = noise.iter().map(|noise| (noise * factor, *noise)).collect();

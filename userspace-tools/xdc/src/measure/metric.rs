@@ -150,25 +150,25 @@ const RUN: &[Entry<Run>] = &[
         "goodput_mbps",
         Unit::Mbps,
         |run| Some(run.goodput_mbps),
-        "payload received per time from the first start to the last end",
+        "received payload over the time from the first start to the last end",
     ),
     entry(
         "start_late_us",
         Unit::Us,
         |run| Some(run.start_late_us),
-        "how much later than planned the latest flow started; FCTs count from the plan's time",
+        "largest delay of a start after its planned time; FCTs count from the planned time",
     ),
     entry(
         "utilisation",
         Unit::Ratio,
         |run| run.utilisation,
-        "payload through the first watched port over what its rate leaves for payload; null if traffic took other ways",
+        "payload through the first watched port over the payload capacity of its rate; null if traffic took other paths",
     ),
     entry(
         "utilisation_steady",
         Unit::Ratio,
         |run| run.utilisation_steady,
-        "the same over the second half of the time until the first flow ends",
+        "`utilisation` in the second half of the time until the first flow ends",
     ),
     entry(
         "jain_mean",
@@ -186,13 +186,13 @@ const RUN: &[Entry<Run>] = &[
         "jain_converged_ms",
         Unit::Ms,
         |run| run.jain_converged_ms,
-        "from then on the index is 0.95 or more in every window until the first flow ends",
+        "time from which the index is 0.95 or more in every window until the first flow ends",
     ),
     entry(
         "longest_stall_us",
         Unit::Us,
         |run| run.longest_stall_us,
-        "the longest time between samples in which some flow received nothing, in that second half",
+        "longest time between samples in which some flow received nothing, in that second half",
     ),
     entry(
         "fct_ms.mean",
@@ -238,25 +238,25 @@ const RUN: &[Entry<Run>] = &[
         "queue_bytes.max",
         Unit::Bytes,
         |run| run.queue_bytes.max,
-        "the highest, by the qdisc's own counter",
+        "highest backlog, by the qdisc's own counter",
     ),
     entry(
         "settled.drops_before",
         Unit::Packets,
         |run| of_settled(run, |settled| count(settled.drops_before)),
-        "that the first watched port dropped before the scenario's `warmup`",
+        "drops at the first watched port before the scenario's `warmup`",
     ),
     entry(
         "settled.drops",
         Unit::Packets,
         |run| of_settled(run, |settled| count(settled.drops)),
-        "that it dropped from then on",
+        "drops at this port from then on",
     ),
     entry(
         "settled.queue_bytes.mean",
         Unit::Bytes,
         |run| of_settled(run, |settled| settled.queue_bytes.mean),
-        "its backlog from then on",
+        "backlog of this port from then on",
     ),
     entry(
         "settled.queue_bytes.p99",
@@ -268,73 +268,73 @@ const RUN: &[Entry<Run>] = &[
         "drops",
         Unit::Packets,
         |run| count(run.drops),
-        "that the queues of all ports dropped; `queues` has the watched ones' own",
+        "drops in the queues of all ports; `queues` has those of watched ports",
     ),
     entry(
         "marks",
         Unit::Packets,
         |run| count(run.marks),
-        "that the queues of all ports marked CE",
+        "CE marks by the queues of all ports",
     ),
     entry(
         "losses",
         Unit::Packets,
         |run| count(run.losses),
-        "that links lost because the scenario says so",
+        "losses that the scenario sets for links",
     ),
     entry(
         "dropped.queue",
         Unit::Packets,
         |run| dropped(run, Cause::Queue),
-        "that queues of routers dropped",
+        "drops in queues of routers",
     ),
     entry(
         "dropped.host_queue",
         Unit::Packets,
         |run| dropped(run, Cause::HostQueue),
-        "that queues of hosts dropped",
+        "drops in queues of hosts",
     ),
     entry(
         "dropped.link",
         Unit::Packets,
         |run| dropped(run, Cause::Link),
-        "that links lost because the scenario says so",
+        "losses that the scenario sets for links",
     ),
     entry(
         "dropped.action",
         Unit::Packets,
         |run| dropped(run, Cause::Action),
-        "that policers and other actions of tc dropped",
+        "drops by policers and other actions of tc",
     ),
     entry(
         "dropped.filter",
         Unit::Packets,
         |run| dropped(run, Cause::Filter),
-        "that firewalls dropped",
+        "drops by firewalls",
     ),
     entry(
         "dropped.socket",
         Unit::Packets,
         |run| dropped(run, Cause::Socket),
-        "without a socket, or without room in it",
+        "drops without a socket, or without room in it",
     ),
     entry(
         "dropped.malformed",
         Unit::Packets,
         |run| dropped(run, Cause::Malformed),
-        "with a wrong header or checksum, an expired TTL, or a missing fragment",
+        "drops with a wrong header or checksum, an expired TTL, or a missing fragment",
     ),
     entry(
         "dropped.route",
         Unit::Packets,
         |run| dropped(run, Cause::Route),
-        "without a route, or longer than the MTU",
+        "drops without a route, or above the MTU",
     ),
     entry(
         "dropped.device",
         Unit::Packets,
         |run| dropped(run, Cause::Device),
-        "that the device at the other end did not take",
+        "drops by the device at the other end",
     ),
     entry(
         "retransmits",
@@ -352,115 +352,115 @@ const RUN: &[Entry<Run>] = &[
         "kernel_timeouts",
         Unit::Events,
         |run| run.kernel_timeouts.and_then(count),
-        "the same by the kernel's counter (TCPTimeouts) of all hosts: handshakes and programs, too",
+        "timeouts by the kernel's counter (TCPTimeouts) of all hosts, with handshakes and programs",
     ),
     entry(
         "drops_green",
         Unit::Packets,
         |run| count(run.drops_green),
-        "of `drops`: packets of color green at phantom ports; with `tlt` the important ones",
+        "`drops` of green packets at phantom ports; with `tlt` the important ones",
     ),
     entry(
         "green_share",
         Unit::Ratio,
         |run| run.green_share,
-        "of the bytes that phantom ports accepted: those of color green",
+        "share of green bytes in those that phantom ports accepted",
     ),
     entry(
         "green_packet_share",
         Unit::Ratio,
         |run| run.green_packet_share,
-        "of the packets that phantom ports with colours accepted: those of color green",
+        "share of green packets in those that phantom ports with colors accepted",
     ),
     entry(
         "red_max_bytes",
         Unit::Bytes,
         |run| run.red_max_bytes.and_then(count),
-        "the most bytes of color red in any phantom port",
+        "highest backlog of red packets in any phantom port",
     ),
     entry(
         "ports_max_bytes",
         Unit::Bytes,
         |run| run.ports_max_bytes.and_then(count),
-        "the highest backlog of any phantom port",
+        "highest backlog of any phantom port",
     ),
     entry(
         "tlt.important_share",
         Unit::Ratio,
         |run| of_tlt(run, Tlt::important_share),
-        "of the data packets that hosts with `tlt` sent: the important ones",
+        "share of important packets in the data packets of hosts with `tlt`",
     ),
     entry(
         "tlt.clock_packets",
         Unit::Packets,
         |run| of_tlt(run, |tlt| tlt.clock_packets as f64),
-        "of one byte, where nothing else was allowed to leave",
+        "packets of one byte, sent if nothing else may leave",
     ),
     entry(
         "tlt.forced_retransmits",
         Unit::Packets,
         |run| of_tlt(run, |tlt| tlt.forced_retransmits as f64),
-        "lost segments that were sent beyond the window",
+        "lost segments, retransmitted beyond the window",
     ),
     entry(
         "tlt.clock_bytes",
         Unit::Bytes,
         |run| of_tlt(run, |tlt| tlt.clock_bytes as f64),
-        "payload of both: a byte, or a full segment, each",
+        "payload of clock packets and forced retransmits: a byte, or a full segment, each",
     ),
     entry(
         "tlt.extra_packet_share",
         Unit::Ratio,
         |run| of_tlt(run, Tlt::extra_packet_share),
-        "of all packets of connections with `tlt`: those that TCP would not have sent, or not yet",
+        "share of packets that TCP would not have sent, or not yet, in all packets of connections with `tlt`",
     ),
     entry(
         "tlt.fallbacks",
         Unit::Events,
         |run| of_tlt(run, |tlt| tlt.fallbacks as f64),
-        "connections given up because the peer never echoed",
+        "connections that left TLT because the peer never echoed",
     ),
     entry(
         "tlt.bad_marks",
         Unit::Packets,
         |run| of_tlt(run, |tlt| tlt.bad_marks as f64),
-        "received with a mark that cannot be what it says",
+        "received packets with an impossible mark",
     ),
     entry(
         "unorc.data_packets",
         Unit::Packets,
         |run| of_unorc(run, "tx_data"),
-        "that tunnels sent",
+        "data packets that tunnels sent",
     ),
     entry(
         "unorc.parity_packets",
         Unit::Packets,
         |run| of_unorc(run, "tx_parity"),
-        "that tunnels sent",
+        "parity packets that tunnels sent",
     ),
     entry(
         "unorc.feedback_packets",
         Unit::Packets,
         |run| of_unorc(run, "tx_feedback"),
-        "of receivers to senders",
+        "feedback of receivers to senders",
     ),
     entry(
         "unorc.recovered",
         Unit::Packets,
         |run| of_unorc(run, "recovered"),
-        "lost, and decoded from others",
+        "lost packets, decoded from others",
     ),
     entry(
         "unorc.nacks",
         Unit::Events,
         |run| of_unorc(run, "nack_received"),
-        "blocks that their receiver went on without packets of, each time that the sender was told",
+        "NACKs for blocks that their receiver continued without missing packets",
     ),
     entry(
         "unorc.given_up",
         Unit::Events,
         |run| of_unorc(run, "given_up"),
-        "blocks of which packets were not waited for any longer: TCP sends them again",
+        "blocks abandoned with missing packets, which TCP retransmits",
     ),
     entry(
         "unorc.reroutes",
@@ -478,67 +478,67 @@ const RUN: &[Entry<Run>] = &[
         "unorc.clean_share",
         Unit::Ratio,
         clean_share,
-        "of the tunnels' directions that carried data: those without a NACK",
+        "share of directions without a NACK in the tunnels' directions that carried data",
     ),
     entry(
         "circuits.used",
         Unit::Ratio,
         |run| of_circuits(run, |of| of.used),
-        "of a rotor: bytes that the circuit switch sent on over what its circuits carry by day, of the racks that used any; in whole weeks after `warmup`",
+        "of a rotor: bytes through the circuit switch over the capacity of its circuits by day, for racks that used any; in whole weeks after `warmup`",
     ),
     entry(
         "circuits.used_first",
         Unit::Ratio,
         |run| of_circuits(run, |of| of.used_first),
-        "the same in the first ten of these weeks",
+        "`used` in the first ten of these weeks",
     ),
     entry(
         "circuits.used_last",
         Unit::Ratio,
         |run| of_circuits(run, |of| of.used_last),
-        "in the last ten",
+        "`used` in the last ten",
     ),
     entry(
         "circuits.used_least",
         Unit::Ratio,
         |run| of_circuits(run, |of| of.used_least),
-        "in the week with the least",
+        "`used` in the week with the least",
     ),
     entry(
         "circuits.weeks",
         Unit::Items,
         |run| of_circuits(run, |of| Some(of.weeks as f64)),
-        "that were counted",
+        "counted weeks",
     ),
     entry(
         "circuits.packets",
         Unit::Packets,
         |run| of_circuits(run, |of| count(of.packets)),
-        "that the circuit switch sent on, in the whole run",
+        "packets through the circuit switch in the whole run",
     ),
     entry(
         "circuits.night",
         Unit::Packets,
         |run| of_circuits(run, |of| count(of.night)),
-        "that it lost since they came at night",
+        "packets lost because they came at night",
     ),
     entry(
         "circuits.cut",
         Unit::Packets,
         |run| of_circuits(run, |of| count(of.cut)),
-        "since their day ended before their last bit came",
+        "packets lost because their day ended before their last bit came",
     ),
     entry(
         "circuits.misdirected",
         Unit::Packets,
         |run| of_circuits(run, |of| count(of.misdirected)),
-        "since they were for another rack than their circuit's",
+        "packets lost because they were for another rack than their circuit's",
     ),
     entry(
         "circuits.window_packets.mean",
         Unit::Packets,
         |run| of_circuits(run, |of| Some(of.window_packets?.mean)),
-        "congestion windows of endless flows as the day of their racks begins; with a series of flows, and `sample` a day and a night",
+        "congestion windows of endless flows when the day of their racks begins; needs a series of flows, and `sample` = a day and a night",
     ),
     entry(
         "circuits.window_packets.p10",
@@ -562,7 +562,7 @@ const RUN: &[Entry<Run>] = &[
         "circuits.flow_week_mbps.p10",
         Unit::Mbps,
         |run| of_circuits(run, |of| Some(of.flow_week_mbps?.p10)),
-        "what each endless flow received in each week; with a series of flows",
+        "goodput of each endless flow in each week; needs a series of flows",
     ),
     entry(
         "circuits.flow_week_mbps.p50",
@@ -585,67 +585,67 @@ const RUN: &[Entry<Run>] = &[
                 Some((of.p90 - of.p10) / of.p50)
             })
         },
-        "(p90 - p10) / p50 of that",
+        "(p90 - p10) / p50 of `flow_week_mbps`",
     ),
     entry(
         "acceltor.unaccounted",
         Unit::Packets,
         |run| of_circuits(run, |of| Some(of.unaccounted as f64)),
-        "of the racks' qdiscs: that came and were neither sent nor dropped and are not queued, the worst of all; 0 unless the kernel is wrong",
+        "packets into a rack's qdisc that are neither sent, dropped nor queued, for the worst rack; 0 unless the kernel is wrong",
     ),
     entry(
         "acceltor.high_packets",
         Unit::Packets,
         |run| of_qdiscs(run, "packets_high"),
-        "sent to the packet network: mice",
+        "packets of mice, sent to the packet network",
     ),
     entry(
         "acceltor.low_packets",
         Unit::Packets,
         |run| of_qdiscs(run, "packets_low"),
-        "sent there: accelerated elephants",
+        "packets of accelerated elephants, sent to the packet network",
     ),
     entry(
         "acceltor.circuit_packets",
         Unit::Packets,
         |run| of_qdiscs(run, "packets_circuit"),
-        "sent to the circuit switch",
+        "packets sent to the circuit switch",
     ),
     entry(
         "acceltor.drops_high",
         Unit::Packets,
         |run| of_qdiscs(run, "drops_high"),
-        "mice that there was no room for",
+        "drops of mice without room",
     ),
     entry(
         "acceltor.drops_low",
         Unit::Packets,
         |run| of_qdiscs(run, "drops_low"),
-        "accelerated elephants that there was no room for",
+        "drops of accelerated elephants without room",
     ),
     entry(
         "acceltor.drops_queue",
         Unit::Packets,
         |run| of_qdiscs(run, "drops_queue"),
-        "that a day's queue had no room for",
+        "drops without room in a day's queue",
     ),
     entry(
         "acceltor.drops_blocked",
         Unit::Packets,
         |run| of_qdiscs(run, "drops_blocked"),
-        "of elephants K days or more before their day",
+        "drops of elephants K days or more before their day",
     ),
     entry(
         "acceltor.drops_stale",
         Unit::Packets,
         |run| of_qdiscs(run, "drops_stale"),
-        "whose day was over",
+        "drops after the day of the packet",
     ),
     entry(
         "acceltor.rescued",
         Unit::Packets,
         |run| of_qdiscs(run, "rescued"),
-        "that came too early and were accelerated",
+        "packets that came too early and were accelerated",
     ),
     entry(
         "acceltor.missed_days",
@@ -657,7 +657,7 @@ const RUN: &[Entry<Run>] = &[
         "link_rtt_error",
         Unit::Ratio,
         |run| run.link_rtt_error,
-        "measured base RTT over the configured one, less 1, of the worst path",
+        "measured over configured base RTT, minus 1, of the worst path",
     ),
     entry(
         "virtual_s",
@@ -687,19 +687,19 @@ const RUN: &[Entry<Run>] = &[
         "network.routes",
         Unit::Items,
         |run| of_network(run, |network| network.routes as f64),
-        "of all nodes together",
+        "routes of all nodes",
     ),
     entry(
         "network.build_wall_s",
         Unit::WallS,
         |run| of_network(run, |network| network.build_wall_s),
-        "time that this machine took to build it",
+        "time that this machine took to build the network",
     ),
     entry(
         "network.memory_mb",
         Unit::MiB,
         |run| of_network(run, |network| network.memory_mb),
-        "what the guest took for it",
+        "memory that the guest took for the network",
     ),
     entry(
         "network.memory_per_node_kb",
@@ -755,31 +755,31 @@ const COMPLETION: &[Entry<Completion>] = &[
         "flows",
         Unit::Flows,
         |of| count(of.flows as u64),
-        "all of them",
+        "all flows",
     ),
     entry(
         "warmup",
         Unit::Flows,
         |of| count(of.warmup as u64),
-        "planned to start before the scenario's `warmup`; the metrics below leave them out",
+        "flows planned to start before the scenario's `warmup`; the metrics below exclude them",
     ),
     entry(
         "unfinished",
         Unit::Flows,
         |of| count(of.unfinished as u64),
-        "with a size, but not ended when the run ended; means leave them out",
+        "flows with a size that had not ended when the run ended; means exclude them",
     ),
     entry(
         "timed_out",
         Unit::Flows,
         |of| count(of.timed_out as u64),
-        "that met a retransmission timeout",
+        "flows with a retransmission timeout",
     ),
     entry(
         "timeouts_per_1000_flows",
         Unit::Events,
         |of| of.timeouts_per_1000_flows,
-        "retransmission timeouts; a flow may meet several",
+        "retransmission timeouts; a flow may have several",
     ),
     entry(
         "fct_us.mean",
@@ -823,7 +823,7 @@ const COMPLETION: &[Entry<Completion>] = &[
         "slowdown_acked.mean",
         Unit::Ratio,
         |of| of.slowdown_acked.mean,
-        "that over the ideal of the path and its ACK",
+        "`fct_acked_us` over the ideal of the path and its ACK",
     ),
     entry(
         "slowdown_acked.p50",
@@ -862,13 +862,13 @@ const GROUP: &[Entry<Group>] = &[
         "goodput_mbps",
         Unit::Mbps,
         |of| Some(of.goodput_mbps),
-        "payload of the group received per time of the whole run",
+        "received payload of the group over the time of the whole run",
     ),
     entry(
         "goodput_steady_mbps",
         Unit::Mbps,
         |of| of.goodput_steady_mbps,
-        "the same over the second half of the time until the first flow ends",
+        "goodput in the second half of the time until the first flow ends",
     ),
     entry(
         "offered_mbps",
@@ -880,7 +880,7 @@ const GROUP: &[Entry<Group>] = &[
         "carried_mbps",
         Unit::Mbps,
         |of| of.carried_mbps,
-        "what of it arrived in that time; a flow without a series is spread evenly over its own time",
+        "part of `offered_mbps` that arrived in that time; a flow without a series is spread evenly over its own time",
     ),
     entry(
         "fct_ms.mean",
@@ -923,7 +923,7 @@ const QUEUE: &[Entry<Queue>] = &[
         "phantom_max_bytes",
         Unit::Bytes,
         |of| of.phantom_max_bytes.and_then(count),
-        "the highest count of the phantom queue",
+        "highest count of the phantom queue",
     ),
     entry(
         "sent_packets",
@@ -946,7 +946,7 @@ const SAMPLES: &[Entry<Samples>] = &[
         "mean",
         Unit::Items,
         |of| of.spread.mean,
-        "of them, in the program's unit, as the guest saw it",
+        "their values, in the program's unit, as the guest saw them",
     ),
     entry("p50", Unit::Items, |of| of.spread.p50, SAME),
     entry("p99", Unit::Items, |of| of.spread.p99, SAME),
@@ -959,67 +959,67 @@ const CAPTURE: &[Entry<Content>] = &[
         "packets",
         Unit::Packets,
         |of| count(of.packets),
-        "that passed the first watched port, both ways",
+        "packets through the first watched port in both directions",
     ),
     entry(
         "data_packets",
         Unit::Packets,
         |of| count(of.data_packets),
-        "with payload",
+        "packets with payload",
     ),
     entry(
         "marked",
         Unit::Packets,
         |of| count(of.marked),
-        "out of the port with CE",
+        "packets with CE out of the port",
     ),
     entry(
         "resent",
         Unit::Packets,
         |of| count(of.resent),
-        "data that had passed before",
+        "data packets that had passed before",
     ),
     entry(
         "ece",
         Unit::Packets,
         |of| count(of.ece),
-        "into the port with ECE, SYNs apart",
+        "packets with ECE into the port, without SYNs",
     ),
     entry(
         "cwr",
         Unit::Packets,
         |of| count(of.cwr),
-        "out of it with CWR",
+        "packets with CWR out of the port",
     ),
     entry(
         "sacks",
         Unit::Packets,
         |of| count(of.sacks),
-        "with SACK blocks",
+        "packets with SACK blocks",
     ),
     entry(
         "syns_resent",
         Unit::Packets,
         |of| count(of.syns_resent),
-        "SYNs that passed again",
+        "SYNs that had passed before",
     ),
     entry(
         "accecn_flows",
         Unit::Flows,
         |of| count(of.accecn_flows),
-        "whose SYN-ACK agrees to accurate ECN",
+        "flows whose SYN-ACK agrees to AccECN",
     ),
     entry(
         "rfc3168_flows",
         Unit::Flows,
         |of| count(of.rfc3168_flows),
-        "to ECN of RFC 3168",
+        "flows whose SYN-ACK agrees to ECN of RFC 3168",
     ),
     entry(
         "plain_flows",
         Unit::Flows,
         |of| count(of.plain_flows),
-        "to none",
+        "flows without ECN",
     ),
 ];
 
@@ -1028,7 +1028,7 @@ fn dropped(run: &Run, cause: Cause) -> Option<f64> {
 }
 
 const PHASES: &str = "jain_phases";
-const PHASE: &str = "mean of Jain's index in the N-th phase, where the scenario has `phases`";
+const PHASE: &str = "mean of Jain's index in the N-th phase, if the scenario has `phases`";
 
 /// An unknown name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -1398,7 +1398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_found_or_something_like_it() {
+    fn a_metric_is_found_or_the_nearest_name_is_suggested() {
         for name in [
             "fct_ms.max",
             "flows",
@@ -1432,7 +1432,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_beyond_belief() {
+    fn impossible_values_are_missing() {
         let mut run = figures::run(&recorded(), &Windows::every_us(1000));
         run.fct_ms.max = Some(1e308);
         run.goodput_mbps = f64::NAN;
@@ -1443,7 +1443,7 @@ mod tests {
 
     /// Regenerated by `UPDATE_DOCS=1 cargo test -p xdc`.
     #[test]
-    fn the_page_has_this_table() {
+    fn the_page_has_the_table_of_metrics() {
         crate::marked::tests::holds("scenarios.md", "metrics", &table());
     }
 }

@@ -63,7 +63,7 @@ fn segment(
     origins: &mut BTreeMap<(u16, bool), Origin>,
 ) -> std::result::Result<Segment, String> {
     let bytes = from_hex(&packet.head).ok_or("its bytes are not hexadecimal")?;
-    let ip = bytes.get(ETHERNET_BYTES..).ok_or("it is cut short")?;
+    let ip = bytes.get(ETHERNET_BYTES..).ok_or("it is truncated")?;
     let ip = Ipv4HeaderSlice::from_slice(ip).map_err(|err| err.to_string())?;
     let tcp = &bytes[ETHERNET_BYTES + ip.slice().len()..];
     let tcp = TcpHeaderSlice::from_slice(tcp).map_err(|err| err.to_string())?;
@@ -89,7 +89,10 @@ fn segment(
     let peer = peer.copied().unwrap_or_default();
     let peer_seq = peer.seq.unwrap_or(0);
     Ok(Segment {
-        t_ns: packet.t_ns.checked_sub(start_ns).ok_or("time ran back")?,
+        t_ns: packet
+            .t_ns
+            .checked_sub(start_ns)
+            .ok_or("it is older than the first packet")?,
         flow,
         outgoing: packet.outgoing,
         seq: tcp.sequence_number().wrapping_sub(own_seq),
@@ -267,7 +270,7 @@ pub fn difference(a: &[Segment], b: &[Segment], names: (&str, &str)) -> Option<S
             let differing: Vec<_> = fields.filter(|(x, y)| x != y).map(|(x, _)| x.0).collect();
             if differing.is_empty() {
                 return Some(format!(
-                    "{}: under {} {x}; under {} the same {}",
+                    "{}: under {} {x}; under {} the same packet {}",
                     place(x),
                     names.0,
                     names.1,
@@ -284,13 +287,13 @@ pub fn difference(a: &[Segment], b: &[Segment], names: (&str, &str)) -> Option<S
             )
         }
         (Some(x), None) => format!(
-            "{}: under {} {x}; under {} no more",
+            "{}: under {} {x}; under {} no packet",
             place(x),
             names.0,
             names.1
         ),
         (None, Some(y)) => format!(
-            "{}: under {} no more; under {} {y}",
+            "{}: under {} no packet; under {} {y}",
             place(y),
             names.0,
             names.1
@@ -443,7 +446,7 @@ mod tests {
     };
 
     #[test]
-    fn arbitrary_beginnings_make_no_difference() {
+    fn arbitrary_initial_numbers_make_no_difference() {
         let (a, b) = (
             normalise(&ONE.flow(true, 5)),
             normalise(&OTHER.flow(true, 5)),
@@ -459,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_told_in_words() {
+    fn the_first_difference_is_described() {
         let base = normalise(&ONE.flow(true, 5)).unwrap();
         let other = |ce, delay_ns, packets: usize| {
             let flow = normalise(&OTHER.flow(ce, delay_ns)).unwrap();
@@ -473,15 +476,15 @@ mod tests {
         );
         let late = other(true, 2105, 4);
         assert!(
-            late.ends_with("under dctcp_rs the same 2.100 us later"),
+            late.ends_with("under dctcp_rs the same packet 2.100 us later"),
             "{late}"
         );
         let short = other(true, 5, 3);
-        assert!(short.ends_with("under dctcp_rs no more"), "{short}");
+        assert!(short.ends_with("under dctcp_rs no packet"), "{short}");
     }
 
     #[test]
-    fn what_cannot_be_normalised_is_an_error() {
+    fn malformed_captures_are_refused() {
         let mut packets = ONE.flow(false, 0);
         assert!(normalise(&packets[2..]).is_err());
         packets[0].head.truncate(60);
@@ -491,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_options_are_seen() {
+    fn malformed_tcp_options_are_refused() {
         let origin = Origin::default();
         assert_eq!(
             options(&[1, 1, 3, 3, 7], origin, origin).unwrap(),

@@ -363,8 +363,8 @@ impl Costs {
         // Includes making and sending the packet, which dominates.
         let most = QUEUES[QUEUES.len() - 1];
         let queues = Target {
-            what: format!("a packet of phantom by {most} queues at once"),
-            than: "one by a single queue".to_owned(),
+            what: format!("a packet of phantom with {most} queues at once"),
+            than: "a packet with one queue".to_owned(),
             wanted: 1.0,
             at_most: 1.03,
             measured: ratio(
@@ -373,14 +373,14 @@ impl Costs {
             ),
         };
         let tunnel = Target {
-            what: "what unorc without code adds to a packet".to_owned(),
-            than: "what vxlan adds".to_owned(),
+            what: "the addition of unorc without code to a packet".to_owned(),
+            than: "the addition of vxlan".to_owned(),
             wanted: 2.0,
             at_most: 4.5,
             measured: ratio(self.per_tunneled("unorc"), self.per_tunneled("vxlan")),
         };
         let code = |row: &str, than: &str, wanted, at_most, one| Target {
-            what: format!("two parities by {row}, a byte"),
+            what: format!("a byte of two parities by {row}"),
             than: than.to_owned(),
             wanted,
             at_most,
@@ -432,7 +432,7 @@ impl Costs {
                 false => "not ok",
             };
             format!(
-                "{verdict} - tlt while it is off costs {packet} at most {OFF_AT_MOST}: {}",
+                "{verdict} - tlt, when disabled, costs {packet} at most {OFF_AT_MOST}: {}",
                 show(each, 1)
             )
         });
@@ -563,8 +563,7 @@ impl Costs {
 
     fn tunnels_table(&self) -> String {
         let mut out =
-            "| tunnel | packets sent | instructions of the guest | more for each packet |\n"
-                .to_owned();
+            "| tunnel | packets sent | instructions of the guest | added per packet |\n".to_owned();
         out += "|---|---:|---:|---:|\n";
         for row in TUNNELS {
             let tunnel = self.tunnel(row);
@@ -580,7 +579,7 @@ impl Costs {
     }
 
     fn codes_table(&self) -> String {
-        let mut out = "| two parities by | bytes | instructions | a byte |\n".to_owned();
+        let mut out = "| two parities by | bytes | instructions | per byte |\n".to_owned();
         out += "|---|---:|---:|---:|\n";
         for row in CODES {
             let code = self.codes.iter().find(|code| code.row == row);
@@ -596,7 +595,7 @@ impl Costs {
     }
 
     fn targets_table(&self) -> String {
-        let mut out = "| | wanted | tested | measured |\n|---|---:|---:|---:|\n".to_owned();
+        let mut out = "| | goal | bound | measured |\n|---|---:|---:|---:|\n".to_owned();
         for target in self.targets() {
             let _ = writeln!(
                 out,
@@ -638,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_costs_all_that_it_causes() {
+    fn the_cost_of_an_ack_sums_its_callbacks() {
         let costs = costs(&[
             "  ok 1 whatever",
             "  # callback dctcp 100 in_ack_event 100 5000",
@@ -652,21 +651,21 @@ mod tests {
     }
 
     #[test]
-    fn queues_are_compared_by_the_packet() {
+    fn queues_are_compared_per_packet() {
         let verdict = |four| {
             let judged = costs(&[
                 "  # queues phantom 1 1000 2000000",
                 &format!("  # queues phantom 4 1000 {four}"),
             ]);
             let mut judged = judged.judge().into_iter();
-            judged.find(|line| line.contains("by 4 queues")).unwrap()
+            judged.find(|line| line.contains("with 4 queues")).unwrap()
         };
         assert!(verdict(2_060_000).starts_with("ok - "));
         assert!(verdict(2_061_000).starts_with("not ok - "));
     }
 
     #[test]
-    fn a_hook_that_is_off_costs_next_to_nothing() {
+    fn a_disabled_hook_must_cost_almost_nothing() {
         let verdict = |instructions: u32| {
             let counted = costs(&[
                 &format!("  # hook tlt-off data-out 100 {instructions}"),
@@ -691,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_costs_what_it_adds_to_each_packet() {
+    fn the_cost_of_a_tunnel_is_its_addition_per_packet() {
         let costs = costs(&[
             "  # tunnel none 100 1000000",
             "  # tunnel vxlan 110 1210000",
@@ -702,13 +701,13 @@ mod tests {
         assert_eq!(costs.per_tunneled("unorc-8+2"), None);
         let mut judged = costs.judge().into_iter();
         let line = judged
-            .find(|line| line.contains("what vxlan adds"))
+            .find(|line| line.contains("the addition of vxlan"))
             .unwrap();
         assert!(line.starts_with("not ok - ") && line.ends_with(": 4.60"));
     }
 
     #[test]
-    fn a_target_holds_up_to_its_bound_and_not_unmeasured() {
+    fn a_target_holds_up_to_its_bound_and_fails_unmeasured() {
         let line = |enqueue| format!("# qdisc phantom-physical all 10 {enqueue} 500 10 0");
         let red = "# qdisc red all 10 600 400 10 0";
         let verdict = |lines: &[&str]| {
@@ -723,7 +722,7 @@ mod tests {
     }
 
     #[test]
-    fn boots_are_compared_in_each_figure() {
+    fn every_figure_of_the_boots_is_compared() {
         let a = costs(&["# qdisc red all 10 600 400 10 0"]);
         let b = costs(&["# qdisc red all 10 600 410 10 0"]);
         assert!((a.furthest(&b) - 0.01).abs() < 1e-9);

@@ -135,7 +135,7 @@ pub fn command(result: &Path, results: &Path, json: bool) -> Result<bool> {
     } else {
         println!("{}", stored.dir.display());
         if checked.is_empty() {
-            println!("the scenario expects nothing");
+            println!("the scenario has no expectations");
         }
         for row in &checked {
             println!("{}", row.line());
@@ -206,7 +206,7 @@ mod tests {
 
     /// Covers the path from the guest's messages to the verdict.
     #[test]
-    fn a_scaled_guest_is_judged_as_what_it_stands_for() {
+    fn a_scaled_guest_is_judged_by_unscaled_figures() {
         let scenario = parse("small", SMALL, &[]).unwrap().scenario;
         let plan = |scale| match plan(&scenario, "unocc", 1, scale).unwrap().job {
             Job::Run(run) => run,

@@ -163,26 +163,30 @@ impl Row for FlowRow<'_> {
     const COLUMNS: &'static [Column] = &[
         ("cc", "", "congestion control, as the scenario calls it"),
         ("flow", "", "number of the flow, from 0 on"),
-        ("group", "", "its group"),
+        ("group", "", "group of the flow"),
         ("src", "", "sending host"),
         ("dst", "", "receiving host"),
         (
             "start_us",
             "us",
-            "planned start, after the traffic's start: its FCT counts from there",
+            "planned start, after the traffic's start; the FCT counts from it",
         ),
         (
             "end_us",
             "us",
-            "last byte at the receiver; empty if the run's end cut it off",
+            "last byte at the receiver; empty if the run ended before",
         ),
         ("bytes", "bytes", "payload received"),
-        ("fct_us", "us", "`end_us` less `start_us`; empty like it"),
-        ("retransmits", "packets", "retransmitted"),
+        (
+            "fct_us",
+            "us",
+            "`end_us` minus `start_us`; empty like `end_us`",
+        ),
+        ("retransmits", "packets", "retransmitted packets"),
         (
             "ideal_us",
             "us",
-            "FCT on an idle path if the sender never waits, with the TCP options that its packets had; 0 for a flow without a size",
+            "FCT on an idle path if the sender never waits, with the TCP options of its packets; 0 for a flow without a size",
         ),
         (
             "base_rtt_us",
@@ -243,34 +247,34 @@ impl Row for SeriesRow<'_> {
         (
             "kind",
             "",
-            "`flow`; `queue`: a watched port; `flows`: all of them, where they are too many to record each",
+            "`flow`; `queue`: a watched port; `flows`: all flows, if they are too many to record each",
         ),
         (
             "id",
             "",
-            "number of the flow; name of the port; how many flows are open",
+            "number of the flow; name of the port; number of open flows",
         ),
         (
             "received_bytes",
             "bytes",
-            "of flows: payload received in order so far",
+            "payload that flows received in order so far",
         ),
-        ("cwnd_bytes", "bytes", "of a flow: congestion window"),
-        ("srtt_us", "us", "of a flow: smoothed RTT"),
+        ("cwnd_bytes", "bytes", "congestion window of a flow"),
+        ("srtt_us", "us", "smoothed RTT of a flow"),
         (
             "pacing_bps",
             "bit/s",
-            "of a flow: pacing rate; 0 if it is not paced",
+            "pacing rate of a flow; 0 if it is not paced",
         ),
         ("retransmits", "packets", "retransmissions of a flow so far"),
-        ("backlog_bytes", "bytes", "of a port: its queue"),
+        ("backlog_bytes", "bytes", "queue of a port"),
         (
             "phantom_bytes",
             "bytes",
-            "of a port: its phantom queue, if it has one",
+            "phantom queue of a port, if it has one",
         ),
-        ("drops", "packets", "of a port: dropped so far"),
-        ("marks", "packets", "of a port: marked CE so far"),
+        ("drops", "packets", "drops of a port so far"),
+        ("marks", "packets", "CE marks of a port so far"),
     ];
 }
 
@@ -387,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_has_a_row_a_flow_and_a_queue() {
+    fn a_series_has_a_row_per_flow_and_queue() {
         let mut record = recorded();
         let csv = text(series_csv, std::slice::from_ref(&record));
         assert_eq!(csv.lines().count(), 1 + 21 * 3);
@@ -410,7 +414,7 @@ mod tests {
 
     /// Rows are serialized by field; the header comes from the list.
     #[test]
-    fn columns_are_the_rows_fields() {
+    fn columns_match_the_fields_of_a_row() {
         fn fields<R: Row>(row: R) -> String {
             let mut csv = csv::Writer::from_writer(Vec::new());
             csv.serialize(row).unwrap();
@@ -444,7 +448,7 @@ mod tests {
 
     /// User-chosen names, checked with an independent CSV reader.
     #[test]
-    fn names_with_commas_and_quotes_are_one_field() {
+    fn names_with_commas_and_quotes_stay_one_field() {
         let mut record = recorded();
         record.plan.watch[0].name = "WAN, a to b".to_owned();
         for flow in &mut record.plan.flows {
@@ -454,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scenario_that_ships_has_readable_tables() {
+    fn every_shipped_scenario_has_readable_tables() {
         let home = home::Home::find().unwrap();
         let mut seen = 0;
         for folder in ["", "physics", "twin"].map(|name| home.scenarios().join(name)) {
@@ -565,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_kept_apart() {
+    fn files_of_a_failed_run_are_kept_separately() {
         let dir = tempfile::tempdir().unwrap();
         let pending = Pending::new(dir.path(), "x").unwrap();
         assert!(!pending.has_console());
@@ -589,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_leaves_nothing() {
+    fn a_discarded_result_leaves_no_files() {
         let dir = tempfile::tempdir().unwrap();
         let pending = Pending::new(&dir.path().join("new/results"), "x").unwrap();
         pending.write("plots/a.svg", "").unwrap();

@@ -29,7 +29,7 @@ pub const PROBE_CC: &str = "cubic";
 pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32> {
     runner
         .progress
-        .note("measuring what this emulation carries (about 10 s)");
+        .note("measuring the capacity of this emulation (about 10 s)");
     let mut plan = plan::plan(scenario, PROBE_CC, seed, 1)?;
     let Job::Run(run) = &mut plan.job else {
         return Err(Error::failure("internal error: the plan is not a run"));
@@ -117,13 +117,13 @@ mod tests {
     use crate::scenario::{parse, tests::SMALL};
 
     #[test]
-    fn a_path_without_delay_asks_for_no_scale() {
+    fn a_path_without_delay_needs_no_scale() {
         assert_eq!(slowdown(3.0, 0.0), 1.0);
         assert!(slowdown(3.0, 100.0) > 1.0);
     }
 
     #[test]
-    fn a_flow_stands_for_all_between_its_hosts() {
+    fn one_flow_per_host_pair_is_probed() {
         let scenario = parse("small", SMALL, &[]).unwrap().scenario;
         let Job::Run(mut run) = plan::plan(&scenario, PROBE_CC, 1, 1).unwrap().job else {
             panic!("no run");

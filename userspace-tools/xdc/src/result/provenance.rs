@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_says_when_and_by_what_it_was_made() {
+    fn a_result_records_time_and_origin() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("tcp_x.ko");
         fs::write(&file, "abc").unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_hash_is_that_of_the_file_as_it_was() {
+    fn a_cached_hash_is_used_only_for_the_unchanged_file() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("hashes");
         let entries = || fs::read_dir(&cache).map_or(0, Iterator::count);

@@ -121,7 +121,7 @@ impl Runner<'_> {
     ) -> Result<Record> {
         if let (Some(object), Engine::Uml { .. }) = (plan.bpf.first(), self.engine) {
             return Err(Error::usage(format!(
-                "{} is for a kernel that compiles BPF, which UML cannot",
+                "{} needs a kernel that compiles BPF, which UML cannot",
                 object.name
             ))
             .hint("--engine qemu"));
@@ -130,8 +130,7 @@ impl Runner<'_> {
             return Err(Error::failure("internal error: the plan is not a run"));
         };
         if let (2.., Engine::Uml { .. } | Engine::Host) = (run.cpus, self.engine) {
-            let what =
-                "'cpus' is for an emulated machine: user-mode Linux has one, and a host its own";
+            let what = "'cpus' needs an emulated machine: User Mode Linux has one CPU, and a host has its own";
             return Err(Error::usage(what).hint("--engine qemu"));
         }
         if self.engine == Engine::Host
@@ -140,7 +139,7 @@ impl Runner<'_> {
             static SHOWN: Once = Once::new();
             SHOWN.call_once(|| {
                 self.progress.note(&format!(
-                    "a socket can buffer {}: TCP of this machine has no more for all flows",
+                    "a socket can buffer {}: this machine's TCP memory is too small for more",
                     Size(bytes)
                 ));
             });
@@ -171,7 +170,7 @@ impl Runner<'_> {
                 if let Some(network) = figures::network(&record).filter(|n| n.nodes >= LARGE_NODES)
                 {
                     self.progress.note(&format!(
-                        "{name}: {} nodes, {} links, {} routes up in {:.1} s, {:.0} kB a node",
+                        "{name}: {} nodes, {} links, {} routes up in {:.1} s, {:.0} kB per node",
                         network.nodes,
                         network.links,
                         network.routes,

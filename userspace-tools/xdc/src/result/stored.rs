@@ -82,9 +82,9 @@ pub fn parse(text: &str) -> Result<Summary> {
     if version.schema != Some(SCHEMA) {
         let schema = version.schema.map_or("none".to_owned(), |n| n.to_string());
         return Err(Error::failure(format!(
-            "its schema is {schema}, and this xdc reads {SCHEMA}"
+            "its schema is {schema}, but this xdc reads {SCHEMA}"
         ))
-        .hint("xdc run with its scenario.toml makes it again"));
+        .hint("repeat it: xdc run with its scenario.toml"));
     }
     serde_json::from_str(text).map_err(read)
 }
@@ -129,7 +129,7 @@ mod tests {
     use crate::result::testing::recorded;
 
     #[test]
-    fn a_summary_is_read_as_it_was_written() {
+    fn a_summary_reads_back() {
         let summary = Summary::of_runs(vec![figures::run(&recorded(), &Windows::every_us(1000))]);
         let value = serde_json::to_value(&summary).unwrap();
         let read = parse(&format!("{value:#}")).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_of_a_result_is_bounded_as_scenarios_are() {
+    fn the_size_of_a_results_scenario_is_limited() {
         let dir = tempfile::tempdir().unwrap();
         let bytes = MAX_RESOLVED_BYTES as usize + 1;
         fs::write(dir.path().join("scenario.toml"), "\n".repeat(bytes)).unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_another_schema_is_refused() {
+    fn a_result_of_another_schema_is_refused() {
         for text in ["{}", r#"{"schema": 1, "scale": 10, "runs": []}"#] {
             let said = parse(text).unwrap_err().lines().join(" ");
             assert!(

@@ -147,7 +147,7 @@ pub fn notes(summary: &Summary) -> Vec<String> {
         };
         let percent = |share: f64| number(Some(share * 100.0), 2);
         Some(format!(
-            "{}: {lost}; {} % of data packets were important, {} % of all packets are TLT's own",
+            "{}: {lost}; {} % of data packets were important, {} % of all packets were added by TLT",
             run.cc,
             percent(tlt.important_share()),
             percent(tlt.extra_packet_share())
@@ -257,7 +257,7 @@ mod tests {
     use crate::result::testing::recorded;
 
     #[test]
-    fn a_run_with_tlt_says_what_was_dropped() {
+    fn notes_of_a_tlt_run_count_green_drops() {
         let windows = xdc_measure::figures::Windows::every_us(1000);
         let mut run = xdc_measure::figures::run(&recorded(), &windows);
         run.notes.clear();
@@ -272,7 +272,7 @@ mod tests {
         });
         run.drops_green = 0;
         assert!(said(&run)[0].ends_with(
-            ": no green packet was dropped; 25.00 % of data packets were important, 12.50 % of all packets are TLT's own"
+            ": no green packet was dropped; 25.00 % of data packets were important, 12.50 % of all packets were added by TLT"
         ));
         run.drops_green = 2;
         assert!(said(&run)[0].contains(": 2 green packets were dropped;"));
