@@ -142,7 +142,7 @@ release: fresh bundle
 	@qemu-images/release.sh
 
 demo: guests
-	@echo "demo: two-dc-1g in QEMU (12 to 26 minutes without KVM), in virtual time (half a minute), and both compared"
+	@echo "demo: running two-dc-1g in QEMU (12 to 26 minutes without KVM) and in virtual time (half a minute), then comparing both"
 	@$(XDC) run two-dc-1g --engine qemu --results results/demo/qemu
 	@$(XDC) run two-dc-1g --engine uml --results results/demo/uml
 	@$(XDC) compare results/demo/uml/two-dc-1g results/demo/qemu/two-dc-1g

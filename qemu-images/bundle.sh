@@ -13,8 +13,8 @@ out=$XDC_TOP/build/bundle
 tree=$(realpath build/uml/tree)
 target=x86_64-unknown-linux-gnu
 [ -f build/uml/modules/modules.order ] || die "the modules are not built" "make bundle"
-[ -n "$(git ls-files COPYING 2>/dev/null)" ] || die "a bundle has the files that git knows, and git lists none here" \
-	"a checkout by git"
+[ -n "$(git ls-files COPYING 2>/dev/null)" ] || die "a bundle takes its files from git, but git lists none here" \
+	"a git checkout"
 busybox=$(command -v busybox) || die "busybox is missing" "make setup"
 ! ldd "$busybox" >/dev/null 2>&1 || die "$busybox needs libraries" "apt-get install busybox-static"
 
@@ -39,7 +39,7 @@ static_kernel() {
 	kmake "$(source_of "$tree")" O="$copy" ARCH=um LINK-y=-static OBJCOPY=objcopy linux >>"$copy.log" 2>&1 ||
 		{ tail -20 "$copy.log" >&2 && die "linking the UML kernel statically failed" "apt-get install libc6-dev"; }
 	strip -o "$1.new" "$copy/linux" 2>>"$copy.log"
-	! readelf -l "$1.new" | grep -q INTERP || die "the UML kernel came out with shared libraries"
+	! readelf -l "$1.new" | grep -q INTERP || die "the UML kernel still needs shared libraries"
 	mv "$1.new" "$1"
 	rm -rf "$copy"
 }

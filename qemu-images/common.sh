@@ -136,7 +136,7 @@ kdir_tools() {
 	for candidate in ${RUSTC:-} "$XDC_RUSTC" rustc; do
 		[ "$("$candidate" --version 2>/dev/null)" != "$want" ] || rustc=${rustc:-$(command -v "$candidate")}
 	done
-	[ -n "$rustc" ] || die "KDIR=$tree was built by '$want', which is not here" \
+	[ -n "$rustc" ] || die "KDIR=$tree was built by '$want', which is not installed" \
 		"RUSTC=PROGRAM, or the distribution's package rustc"
 	bindgen=$XDC_BINDGEN
 	[ -x "$bindgen" ] || bindgen=$(command -v bindgen) ||
@@ -148,7 +148,7 @@ kdir_tools() {
 	else
 		cc=$(config_text "$tree" CC_VERSION_TEXT)
 		cc=CC=${cc%% *}
-		command -v "${cc#CC=}" >/dev/null || die "KDIR=$tree was built by ${cc#CC=}, which is not here" \
+		command -v "${cc#CC=}" >/dev/null || die "KDIR=$tree was built by ${cc#CC=}, which is not installed" \
 			"the distribution's package of that compiler"
 	fi
 	echo "$cc RUSTC=$rustc HOSTRUSTC=$rustc BINDGEN=$bindgen"

@@ -27,7 +27,7 @@ trap '[ -z "$work" ] || rm -rf "$work"' EXIT
 # $base.
 fetch() {
 	local headers release dir
-	command -v apt-get >/dev/null || die "Debian's kernel comes as Debian's packages, and apt-get is not here"
+	command -v apt-get >/dev/null || die "Debian's kernel needs apt-get, which is missing"
 	work=$(mktemp -d "$base/.fetch.XXXXXX")
 	private_apt "$work" trixie trixie-backports
 	# shellcheck disable=SC2086

@@ -8,7 +8,7 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$XDC_TOP/userspace-tools/Cargo.t
 [ -n "$version" ] || die "userspace-tools/Cargo.toml has no version"
 dest=${DESTDIR:-}/usr/src/xdc-$version
 umask 022
-[ -n "${DESTDIR:-}" ] || [ "$(id -u)" -eq 0 ] || die "/usr/src is root's" "sudo make dkms, or DESTDIR=DIR"
+[ -n "${DESTDIR:-}" ] || [ "$(id -u)" -eq 0 ] || die "only root can write to /usr/src" "sudo make dkms, or DESTDIR=DIR"
 
 rm -rf "$dest"
 install -d "$dest/qemu-images"

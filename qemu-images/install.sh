@@ -28,7 +28,7 @@ tc_lib=${TC_LIB_DIR:-$(grep -aoE '/[[:alnum:]_./-]+/tc/' "$(command -v tc || ech
 tc_lib=${tc_lib%/}
 ip_lib=${IP_LIB_DIR:-$(grep -aoE '/usr/[[:alnum:]_./-]+/ip' "$(command -v ip || echo /usr/sbin/ip)" 2>/dev/null | sed -n 1p || true)}
 
-[ -n "$root" ] || [ "$(id -u)" -eq 0 ] || die "/lib/modules and $prefix are root's" \
+[ -n "$root" ] || [ "$(id -u)" -eq 0 ] || die "only root can write to /lib/modules and $prefix" \
 	"sudo make install, or DESTDIR=DIR for a package"
 
 # index RELEASE: update modprobe's index. A package does this when it is installed.
@@ -48,7 +48,7 @@ if [ -n "$uninstall" ]; then
 		for module in "${modules[@]}"; do rm -f "$dir/$module.ko"; done
 		rmdir --ignore-fail-on-non-empty "$dir"
 		if [ -d "$dir" ]; then
-			say "$dir has files that are not ours, and stays"
+			say "$dir stays, because it has other files"
 		else
 			rmdir --ignore-fail-on-non-empty "$(dirname "$dir")"
 		fi
@@ -75,7 +75,7 @@ export KDIR=${KDIR:-/lib/modules/$(uname -r)/build}
 	"apt-get install linux-headers-$(uname -r), or KDIR=DIR"
 if [ -n "${SIGN_KEY:-}${SIGN_CERT:-}" ]; then
 	for file in "${SIGN_KEY:-SIGN_KEY}" "${SIGN_CERT:-SIGN_CERT}"; do
-		[ -f "$file" ] || die "signing takes a key and its certificate, and there is no $file" \
+		[ -f "$file" ] || die "signing needs a key and its certificate, but $file is missing" \
 			"SIGN_KEY=FILE SIGN_CERT=FILE"
 	done
 	[ -x "$KDIR/scripts/sign-file" ] || die "KDIR=$KDIR has no scripts/sign-file: its kernel checks no signatures" \
@@ -83,15 +83,15 @@ if [ -n "${SIGN_KEY:-}${SIGN_CERT:-}" ]; then
 fi
 
 release=$(cat "$KDIR/include/config/kernel.release" 2>/dev/null) ||
-	die "KDIR=$KDIR is no build tree of a kernel" "KDIR=/lib/modules/\$(uname -r)/build"
+	die "KDIR=$KDIR is not a kernel build tree" "KDIR=/lib/modules/\$(uname -r)/build"
 built=$XDC_TOP/build/kdir/modules
 # Kbuild does not build tlt for PREEMPT_RT.
 ! grep -qs '^CONFIG_PREEMPT_RT=y' "$KDIR/.config" || mapfile -t modules < <(modules | grep -vx tlt)
 for module in "${modules[@]}"; do
-	[ -f "$built/$module.ko" ] || die "build/kdir/modules/$module.ko is not there yet" \
+	[ -f "$built/$module.ko" ] || die "build/kdir/modules/$module.ko is not built yet" \
 		"as yourself: make modules KDIR=$KDIR"
 	for_release=$(modinfo -F vermagic "$built/$module.ko" | cut -d' ' -f1)
-	[ "$for_release" = "$release" ] || die "build/kdir/modules is for $for_release, and KDIR=$KDIR is $release" \
+	[ "$for_release" = "$release" ] || die "build/kdir/modules is for $for_release, but KDIR=$KDIR is for $release" \
 		"as yourself: make modules KDIR=$KDIR"
 done
 xdc=$XDC_TOP/userspace-tools/target/release/xdc
@@ -124,13 +124,13 @@ ebpf=("$XDC_TOP"/build/guest-bin/xdc-{trace,elephants}.o)
 if [ -f "${ebpf[0]}" ] && [ -f "${ebpf[1]}" ]; then
 	install -D -m 644 -t "$root$prefix/lib/xdc" "${ebpf[@]}"
 else
-	say "without the eBPF of xdc trace and xdc acceltor elephants: make tracing, and install again, brings it"
+	say "installed without the eBPF programs of xdc trace and xdc acceltor elephants: make tracing, then install again"
 fi
 about=("$XDC_TOP"/build/doc/{THIRD-PARTY.txt,sbom.cdx.json})
 if [ -f "${about[0]}" ] && [ -f "${about[1]}" ]; then
 	install -D -m 644 -t "$root$prefix/share/doc/xdc" "$XDC_TOP/COPYING" "${about[@]}"
 else
-	say "without the licences of xdc's crates, which a package needs: make tools says why"
+	say "installed without the licenses of xdc's crates, which a package needs: make tools prints the reason"
 fi
 "$xdc" man "$root$man/man1"
 install -D -m 644 -t "$root$man/man8" "$XDC_TOP"/docs/man/tc-{phantom,acceltor}.8

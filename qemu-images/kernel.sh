@@ -64,7 +64,7 @@ done < <(
 	cat "${fragments[@]}" | awk -F= '/^CONFIG_/ { v[$1] = $0 } END { for (k in v) print v[k] }'
 )
 [ -z "$missing" ] || [ -n "${XDC_CONFIG_LOOSE:-}" ] ||
-	die "the $flavour kernel's configuration did not take:$missing"
+	die "the $flavour kernel's configuration lacks:$missing"
 
 target=vmlinux
 [ "$arch" = um ] && target=linux || target=bzImage
@@ -72,7 +72,7 @@ say "building the $flavour kernel in $build"
 counted "$log" "$flavour kernel" $steps \
 	kmake "$src" O="$build" ARCH="$arch" -j"$(nproc)" $target modules || {
 	grep -nE 'error|Error|undefined' "$log" | tail -15 >&2
-	die "building the $flavour kernel failed; log: $log" "run make again after mending the cause"
+	die "building the $flavour kernel failed; log: $log" "fix the cause, then run make again"
 }
 touch "$stamp"
 echo "$build"

@@ -18,7 +18,7 @@ if [ "$flavour" = kdir ]; then
 		tree=$XDC_CACHE/kdir/$KDIR_RELEASE
 	fi
 	arch=x86_64
-	[ -f "$tree/Makefile" ] || die "KDIR=$tree is no kernel build tree" \
+	[ -f "$tree/Makefile" ] || die "KDIR=$tree is not a kernel build tree" \
 		"KDIR=/lib/modules/\$(uname -r)/build"
 	[ -f "$tree/rust/libkernel.rmeta" ] || die \
 		"KDIR=$tree has no Rust metadata (rust/libkernel.rmeta), so no Rust module can be built against it" \
@@ -68,7 +68,7 @@ if [ -n "$kdir_vermagic" ]; then
 	for module in "$out"/*.ko; do
 		got=$(modinfo -F vermagic "$module")
 		[ "$got" = "$kdir_vermagic" ] || die \
-			"vermagic of $(basename "$module") is '$got', the kernel wants '$kdir_vermagic'" \
+			"vermagic of $(basename "$module") is '$got', but the kernel needs '$kdir_vermagic'" \
 			"xdc kdir again, with the source of the kernel's very version"
 	done
 fi

@@ -8,8 +8,8 @@
 # sign DIR COMMENT
 sign() {
 	local dir=$1 comment=$2
-	[ -f "${MINISIGN_KEY:-}" ] || die "MINISIGN_KEY names no file with a secret key" \
-		"minisign -G makes a pair of keys; then MINISIGN_KEY=FILE"
+	[ -f "${MINISIGN_KEY:-}" ] || die "MINISIGN_KEY must name a file with a secret key" \
+		"minisign -G creates a key pair; then MINISIGN_KEY=FILE"
 	command -v minisign >/dev/null || die "minisign is missing" "apt-get install minisign"
 	rm -f "$dir"/SHA256SUMS{,.minisig}
 	(cd "$dir" && find . -type f ! -name 'SHA256SUMS*' -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum) >"$dir/.sums"

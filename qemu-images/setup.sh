@@ -6,7 +6,7 @@
 
 part=${1:-build}
 # If /dev/null is a file, programs read each other's output, and cargo misreads the compilers'.
-[ -c /dev/null ] || die "/dev/null is a file here, and no device" \
+[ -c /dev/null ] || die "/dev/null is a file, not a device" \
 	"as root: rm /dev/null && mknod -m 666 /dev/null c 1 3"
 kernel_packages="make gcc libc6-dev flex bison bc libelf-dev libssl-dev dwarves cpio kmod
 	xz-utils patch perl python3 rustc-web rust-web-src cargo-web rust-web-clippy rustfmt-web debian-archive-keyring"
@@ -43,12 +43,12 @@ missing_packages() {
 }
 
 if ! command -v apt-get >/dev/null; then
-	say "no apt-get here: install what qemu-images/setup.sh lists; RUSTC, CLANG or LLVM, and BINDGEN name the tools"
+	say "no apt-get here: install the packages that qemu-images/setup.sh lists; RUSTC, CLANG or LLVM, and BINDGEN name the tools"
 elif missing=$(missing_packages) && [ -n "$missing" ]; then
 	sudo=
 	if [ "$(id -u)" -ne 0 ]; then
 		sudo=sudo
-		command -v sudo >/dev/null || die "packages are missing and neither root nor sudo is here" \
+		command -v sudo >/dev/null || die "packages are missing, and neither root nor sudo is available" \
 			"as root: apt-get install $(echo $missing)"
 	fi
 	say "installing from the distribution: $(echo $missing)"
@@ -66,7 +66,7 @@ fi
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$XDC_TOP/userspace-tools/Cargo.toml")
 found=$(cargo --version 2>/dev/null | cut -d' ' -f2 || true)
 [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -1)" = "$wanted" ] ||
-	die "cargo here is ${found:-missing}, and xdc needs $wanted" \
+	die "cargo is ${found:-missing}, but xdc needs $wanted" \
 		"Debian 12: add bookworm-security to apt's sources, then apt-get update && apt-get install cargo-web rustc-web rust-web-src"
 
 # cargo_tool PROGRAM CRATE@VERSION ARGS...: install a crate's program into the cache.
@@ -82,7 +82,7 @@ cargo_tool() {
 }
 
 if [ -n "${BINDGEN:-}" ]; then
-	command -v "$BINDGEN" >/dev/null || die "BINDGEN=$BINDGEN is not here" "BINDGEN=PROGRAM, or none: make installs one"
+	command -v "$BINDGEN" >/dev/null || die "BINDGEN=$BINDGEN is missing" "BINDGEN=PROGRAM, or none: make installs one"
 else
 	cargo_tool "$XDC_BINDGEN" "bindgen-cli@$XDC_BINDGEN_VERSION"
 fi

@@ -11,7 +11,7 @@ arch=$(flavour_arch "$flavour")
 patches=("$XDC_TOP"/qemu-images/patches/*.patch)
 
 if [ -n "${KSRC:-}" ]; then
-	[ -f "$KSRC/arch/um/Kconfig" ] || die "KSRC=$KSRC is no kernel source tree"
+	[ -f "$KSRC/arch/um/Kconfig" ] || die "KSRC=$KSRC is not a kernel source tree"
 	[ "$arch" != um ] || grep -q 'TIMER_MULTIPLIER 1$' "$KSRC/arch/um/include/linux/time-internal.h" ||
 		say "KSRC lacks qemu-images/patches: the clock of its UML kernel is coarse"
 	(cd "$KSRC" && pwd)
@@ -87,14 +87,14 @@ else
 	site=https://cdn.kernel.org/pub/linux/kernel/v7.x
 	url=$site/linux-$XDC_KERNEL_SERIES.tar.xz
 	grep -qxE '[0-9a-f]{64}' <<<"${XDC_KERNEL_SHA256:-}" ||
-		die "without apt the kernel source comes from $url, and XDC_KERNEL_SHA256 has to say its checksum" \
+		die "without apt the kernel source comes from $url, and XDC_KERNEL_SHA256 must be its checksum" \
 			"XDC_KERNEL_SHA256=SUM, from $site/sha256sums.asc after gpg --verify; or KSRC=DIR with a kernel source"
 	say "fetching the kernel source: $url"
 	curl -fL --proto '=https' --proto-redir '=https' -o "$tarball" "$url" ||
 		die "downloading $url failed" "KSRC=DIR with a kernel source"
 	sum=$(sha256sum "$tarball" | cut -d' ' -f1)
 	[ "$sum" = "$XDC_KERNEL_SHA256" ] ||
-		die "the checksum of $url is $sum, and XDC_KERNEL_SHA256 is another" "look at both before you go on"
+		die "the checksum of $url is $sum, which is not XDC_KERNEL_SHA256" "check both values"
 fi
 
 say "unpacking the kernel source"
