@@ -147,7 +147,7 @@ fn parse_plan(text: &str) -> Result<Plan> {
     let plan: Plan = serde_json::from_str(text).context("cannot parse the plan")?;
     if plan.version != VERSION {
         bail!(
-            "the plan has version {}, this agent speaks {VERSION}: rebuild both with `make`",
+            "the plan has version {}, this agent has version {VERSION}: rebuild both with `make`",
             plan.version
         );
     }

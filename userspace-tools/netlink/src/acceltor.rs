@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ynl_specification_matches() {
+    fn the_ynl_specification_matches_the_options() {
         const SPECIFICATION: &str =
             include_str!("../../../modules/Documentation/netlink/specs/acceltor.yaml");
         let documents = Yaml::load_from_str(SPECIFICATION).unwrap();

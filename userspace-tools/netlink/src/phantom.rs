@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ynl_specification_matches() {
+    fn the_ynl_specification_matches_the_options() {
         const SPECIFICATION: &str =
             include_str!("../../../modules/Documentation/netlink/specs/phantom.yaml");
         let documents = Yaml::load_from_str(SPECIFICATION).unwrap();

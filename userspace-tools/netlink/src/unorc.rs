@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ynl_specification_matches() {
+    fn the_ynl_specification_matches_the_options() {
         const SPECIFICATION: &str =
             include_str!("../../../modules/Documentation/netlink/specs/unorc.yaml");
         const HEADER: &str = include_str!("../../../modules/include/uapi/linux/unorc.h");

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chatter_is_no_alarm() {
+    fn alarms_are_found_and_chatter_is_ignored() {
         for line in [
             "Kernel panic - not syncing: Attempted",
             "BUG: KASAN: slab-out-of-bounds in x",

@@ -84,7 +84,7 @@ pub fn html(
     }
     let _ = write!(
         page,
-        "<h2>Scenario</h2>\n<p>As it was run; give this file to <code>xdc run</code> to repeat it.</p>\n\
+        "<h2>Scenario</h2>\n<p>The scenario of this run; give this file to <code>xdc run</code> to repeat the run.</p>\n\
          <details><summary>scenario.toml</summary><pre>{}</pre></details>\n</body></html>\n",
         escape(resolved)
     );
@@ -109,7 +109,7 @@ pub fn setting(summary: &Summary) -> String {
     let scale = if summary.scale == 1 {
         String::new()
     } else {
-        format!(", by a guest {} times as slow", summary.scale)
+        format!(", in a guest {} times as slow", summary.scale)
     };
     format!(
         "{}{}, Linux {}, seed {}{scale}",

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_profile_is_recognised() {
+    fn every_profile_is_recognized() {
         for algorithm in ALGORITHMS {
             for (profile, name) in algorithm.profiles().enumerate() {
                 let read = Row::read(algorithm, sysctl(algorithm, profile)).unwrap();
