@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_somebody_else_can_write_are_not_run() {
+    fn files_writable_by_others_are_not_run() {
         let dir = checkout(0o755);
         for name in ["qemu-images", "build/guest-bin"] {
             fs::create_dir_all(dir.path().join(name)).unwrap();
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_is_a_home_that_names_no_makefile() {
+    fn a_bundle_does_not_suggest_make() {
         let dir = checkout(0o755);
         assert!(is_home(dir.path()));
         let hint = |dir: &tempfile::TempDir| {
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_where_the_scripts_have_it() {
+    fn the_cache_folder_matches_the_scripts() {
         let order = [
             ("XDC_CACHE", "/a", "/a"),
             ("XDC_CACHE_HOME", "/b", "/b/xdc"),
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_directory_is_the_callers_alone() {
+    fn a_shared_runtime_directory_is_not_used() {
         let dir = checkout(0o700);
         assert!(is_private(dir.path()));
         let link = dir.path().join("link");

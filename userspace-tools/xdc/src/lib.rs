@@ -211,7 +211,7 @@ mod tests {
     const ABOVE: [&str; 4] = ["cli.rs", "fuzzing.rs", "lib.rs", "main.rs"];
 
     #[test]
-    fn a_wing_uses_only_those_before_it() {
+    fn a_layer_uses_only_earlier_layers() {
         let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut wrong = Vec::new();
         for path in sources(&src) {

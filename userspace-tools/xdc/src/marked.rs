@@ -136,7 +136,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_section_without_a_new_text_stays() {
+    fn a_section_without_new_text_is_kept() {
         let page = sections([("t 1", "one\n"), ("t 10", "ten\n")].map(new), "");
         let next = [("t 1", None), ("t 10", Some("TEN\n")), ("t 2", None)];
         let next = next.map(|(mark, text)| (mark.to_owned(), text.map(str::to_owned)));
@@ -147,7 +147,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_row_without_a_new_one_stays() {
+    fn a_row_without_a_replacement_is_kept() {
         let head = "| | form | wins |\n|---|---|---|\n";
         let there = format!("{head}| a | quick | 1 |\n| c | quick | 1 |\n| c | whole | 1 |\n");
         let table = format!("{head}| b | quick | 2 |\n| c | quick | 2 |\n");

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_lets_nobody_else_in_and_goes() {
+    fn an_owned_directory_is_private_and_removed_on_drop() {
         let base = tempfile::tempdir().unwrap();
         let dir = OwnedDir::make(base.path(), "xdc-").unwrap();
         assert_eq!(mode(dir.path()), 0o700);
@@ -425,7 +425,7 @@ mod tests {
 
     /// Nested deeper than file descriptors allow, with an inaccessible folder at the bottom.
     #[test]
-    fn whatever_was_made_in_it_goes() {
+    fn a_deep_tree_is_removed_on_drop() {
         let base = tempfile::tempdir().unwrap();
         let dir = OwnedDir::make(base.path(), "xdc-").unwrap();
         let mut at = open_dir(dir.path()).unwrap();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_somebody_alive_holds_is_held() {
+    fn only_directories_of_live_processes_are_held() {
         let base = tempfile::tempdir().unwrap();
         let alive = OwnedDir::make(base.path(), "xdc-memory-8m-").unwrap();
         for (name, owner) in [("dead", "process 1\n"), ("made", "")] {
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_owns_is_reaped() {
+    fn only_directories_of_dead_processes_are_reaped() {
         let base = tempfile::tempdir().unwrap();
         let alive = OwnedDir::make(base.path(), "xdc-").unwrap();
         // As after kill -9: the lock is gone with the process.
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_followed_or_overwritten() {
+    fn links_are_not_followed_and_files_not_overwritten() {
         let base = tempfile::tempdir().unwrap();
         let victim = base.path().join("victim");
         fs::write(&victim, "precious").unwrap();
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_taken_once() {
+    fn a_taken_name_is_not_replaced() {
         let base = tempfile::tempdir().unwrap();
         // Empty, as a plain rename would replace it.
         fs::create_dir(base.path().join("1")).unwrap();
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_whole() {
+    fn a_file_is_replaced_and_a_link_refused() {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("table.csv");
         replace(&path, "old").unwrap();

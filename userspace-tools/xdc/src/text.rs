@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_told_nothing_but_text() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("plain, ä\t1"), "plain, ä\t1");
         assert_eq!(
             printable("\u{1b}]0;x\u{7}\u{9b}2J\r"),
@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn words_survive_a_shell() {
+    fn words_are_quoted_for_a_shell() {
         assert_eq!(shell_word("a b"), "'a b'");
         assert_eq!(shell_word("it's; rm"), "'it'\\''s; rm'");
     }
 
     #[test]
-    fn a_typo_finds_its_name() {
+    fn a_typo_finds_the_nearest_name() {
         let known = ["limit", "phantom", "drain"];
         assert_eq!(nearest("limt", &known), Some("limit"));
         assert_eq!(nearest("panthom", &known), Some("phantom"));
@@ -118,7 +118,7 @@ mod tests {
 
     /// A distance takes the product of both lengths, in memory too.
     #[test]
-    fn a_long_name_is_near_to_none() {
+    fn a_long_name_has_no_nearest_name() {
         let long = "x".repeat(1 << 20);
         let known = [long.as_str(), "limit"];
         assert_eq!(nearest(&long, &known), None);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_a_file_is_cut() {
+    fn a_long_text_is_shortened() {
         assert_eq!(short("root:*"), "root:*");
         assert_eq!(short(&"ä".repeat(41)), format!("{}...", "ä".repeat(40)));
     }

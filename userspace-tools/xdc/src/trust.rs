@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_write_is_refused_to_root() {
+    fn root_refuses_a_folder_writable_by_others() {
         let dir = tempfile::tempdir().unwrap();
         let (shared, own) = (dir.path().join("shared"), dir.path().join("own"));
         for dir in [&shared, &own] {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_may_write_if_it_is_the_owners_alone() {
+    fn a_private_group_may_have_write_access() {
         if !geteuid().is_root() {
             return;
         }

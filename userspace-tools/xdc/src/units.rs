@@ -171,7 +171,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_kb_is_a_thousand_bytes_however_it_is_spelled() {
+    fn kb_is_1000_bytes_in_any_case() {
         for (text, bytes) in [
             ("500kb", 500_000),
             ("500kB", 500_000),
@@ -193,7 +193,7 @@ pub mod tests {
     }
 
     #[test]
-    fn an_amount_is_bytes_or_products() {
+    fn an_amount_is_in_bytes_or_bdps() {
         let bytes = |text: &str| text.parse::<Amount>().map(|it| it.bytes(1_000));
         assert_eq!(bytes("3kB"), Ok(Size(3_000)));
         assert_eq!(bytes("1bdp"), Ok(Size(1_000)));
@@ -209,7 +209,7 @@ pub mod tests {
         #![proptest_config(seeded())]
 
         #[test]
-        fn what_is_printed_reads_back(
+        fn printed_values_parse_back(
             bytes in prop_oneof![any::<u64>(), (0..100_000u64).prop_map(|n| n << 20)],
             bdp_ppm in 1..=(MOST_BDP as u64) * u64::from(PPM),
         ) {
@@ -219,7 +219,7 @@ pub mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "[-+0-9.eE]{0,25} ?[a-zA-Z]{0,5}|\\PC{0,20}") {
+        fn any_text_is_parsed_or_refused(text in "[-+0-9.eE]{0,25} ?[a-zA-Z]{0,5}|\\PC{0,20}") {
             if let Ok(amount) = text.parse::<Amount>() {
                 prop_assert_eq!(amount.to_string().parse(), Ok(amount));
                 amount.bytes(u64::MAX);
@@ -228,7 +228,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_number_without_its_unit_is_told_what_it_lacks() {
+    fn an_error_about_a_missing_unit_has_an_example() {
         #[derive(Debug, serde::Deserialize)]
         struct Keys {
             #[allow(dead_code)]

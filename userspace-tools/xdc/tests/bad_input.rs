@@ -78,7 +78,7 @@ impl Caller {
 }
 
 #[test]
-fn wrong_options() {
+fn wrong_options_are_refused() {
     let caller = Caller::new();
     for args in [
         vec!["run"],
@@ -103,7 +103,7 @@ fn wrong_options() {
 }
 
 #[test]
-fn what_cannot_be_traced_or_plotted() {
+fn invalid_recordings_and_events_are_refused() {
     let caller = Caller::new();
     let plot = |file| ["trace", "plot", file, "-o", "x.svg"];
     caller.refused(FAILURE, &plot("none"), &["none", "No such file"]);
@@ -123,7 +123,7 @@ fn what_cannot_be_traced_or_plotted() {
 
 /// An untrusted archive may have a link at the output path.
 #[test]
-fn nothing_is_written_through_a_link() {
+fn output_through_a_link_is_refused() {
     let caller = Caller::new();
     caller.write("victim", "precious");
     let dir = caller.dir.path();
@@ -136,7 +136,7 @@ fn nothing_is_written_through_a_link() {
 }
 
 #[test]
-fn help_is_no_error() {
+fn help_exits_with_0() {
     for args in [
         &["--help"][..],
         &["run", "--help"],
@@ -152,7 +152,7 @@ fn help_is_no_error() {
 }
 
 #[test]
-fn unknown_scenarios_and_congestion_controls() {
+fn unknown_scenarios_and_congestion_controls_are_refused() {
     let caller = Caller::new();
     caller.refused(USAGE, &["run", "three-dc"], &["three-dc", "xdc list"]);
     caller.refused(USAGE, &["shell", "three-dc"], &["three-dc"]);
@@ -168,7 +168,7 @@ fn unknown_scenarios_and_congestion_controls() {
 
 /// UML waits forever on such input without xdc's check.
 #[test]
-fn a_shell_of_uml_reads_what_can_be_waited_for() {
+fn a_uml_shell_refuses_input_from_a_file() {
     let caller = Caller::new();
     let shell = ["shell", "--engine", "uml"];
     // Tests have /dev/null as standard input.
@@ -183,7 +183,7 @@ fn a_shell_of_uml_reads_what_can_be_waited_for() {
 }
 
 #[test]
-fn malformed_scenarios() {
+fn malformed_scenarios_are_refused() {
     let caller = Caller::new();
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
     let good = fs::read_to_string(scenario).unwrap();
@@ -232,7 +232,7 @@ fn malformed_scenarios() {
 
 /// Includes mistakes that only tc detects.
 #[test]
-fn all_mistakes_of_a_file_at_once() {
+fn all_mistakes_of_a_file_are_reported_at_once() {
     let caller = Caller::new();
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
     let text = fs::read_to_string(scenario).unwrap();
@@ -253,7 +253,7 @@ fn all_mistakes_of_a_file_at_once() {
 }
 
 #[test]
-fn mistakes_in_set() {
+fn mistakes_in_set_are_refused() {
     for (set, words) in [
         ("topology.mut=1", &["topology.mut=1", "mut"][..]),
         ("nonsense", &["no '='"]),
@@ -313,7 +313,7 @@ fn mistakes_in_set() {
 
 /// Also for root, and before the host is examined.
 #[test]
-fn a_strangers_sysctls_are_refused_on_the_host() {
+fn unsafe_sysctls_are_refused_on_the_host() {
     let set = [
         "--set",
         "sysctl.\"/etc/crontab\"=* * * * * root touch /tmp/owned",
@@ -330,7 +330,7 @@ fn a_scenarios_commands_are_refused_on_the_host() {
 }
 
 #[test]
-fn a_congestion_control_has_no_name_of_a_results_file() {
+fn a_congestion_control_named_like_a_result_file_is_refused() {
     let caller = Caller::new();
     for cc in ["overview", "fct", "trace-cubic"] {
         let set = format!("cc.{cc}.kernel=cubic");
@@ -340,13 +340,13 @@ fn a_congestion_control_has_no_name_of_a_results_file() {
 }
 
 #[test]
-fn a_congestion_control_is_run_once() {
+fn a_repeated_congestion_control_is_refused() {
     let args = ["run", "links", "--engine", "uml", "--cc", "cubic,cubic"];
     Caller::new().refused(USAGE, &args, &["'cubic' is named twice"]);
 }
 
 #[test]
-fn a_scenario_has_a_name_for_its_results() {
+fn a_scenario_file_without_a_stem_is_refused() {
     let caller = Caller::new();
     let links = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
     for name in ["...toml", ".toml", "..toml"] {
@@ -358,7 +358,7 @@ fn a_scenario_has_a_name_for_its_results() {
 }
 
 #[test]
-fn a_file_that_never_ends_is_no_scenario() {
+fn a_huge_scenario_file_is_refused() {
     let caller = Caller::new();
     let file = fs::File::create(caller.dir.path().join("large.toml")).unwrap();
     file.set_len(1 << 40).unwrap();
@@ -367,7 +367,7 @@ fn a_file_that_never_ends_is_no_scenario() {
 }
 
 #[test]
-fn a_full_disk_at_standard_output_is_a_sentence() {
+fn a_full_disk_at_standard_output_is_reported() {
     for args in [&["list"][..], &["list", "--json"]] {
         let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
             .args(args)
@@ -433,7 +433,7 @@ fn wait_until_caught(pid: u32, signal: i32) {
 }
 
 #[test]
-fn signals_end_a_phase_that_waits_for_nothing() {
+fn signals_end_the_planning() {
     use rustix::process::{Pid, Signal, kill_process};
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let caller = Caller::new();
@@ -456,7 +456,7 @@ fn signals_end_a_phase_that_waits_for_nothing() {
 }
 
 #[test]
-fn what_is_not_built_is_named() {
+fn missing_builds_are_named() {
     let uml = ["run", "two-dc-1g", "--engine", "uml"];
     let caller = Caller::in_checkout_with(&[]);
     caller.refused(FAILURE, &uml, &["build/uml/kernel", "try: make"]);
@@ -504,13 +504,13 @@ fn a_checkout_around_the_current_directory_is_not_used() {
 
 /// /proc allows no new directory, even for root.
 #[test]
-fn results_that_cannot_be_written_cost_no_run() {
+fn an_unwritable_results_folder_is_refused_before_the_run() {
     let args = ["run", "links", "--engine", "uml", "--results", "/proc/x"];
     Caller::new().refused(FAILURE, &args, &["/proc/x", "--results DIR"]);
 }
 
 #[test]
-fn results_that_are_none() {
+fn invalid_results_are_refused() {
     let caller = Caller::new();
     caller.refused(USAGE, &["check", "here"], &["here is not a result"]);
     caller.write("summary.json", "{");
@@ -522,7 +522,7 @@ fn results_that_are_none() {
 
 /// Metrics are checked before anything runs, wherever they are given.
 #[test]
-fn metrics_that_are_none() {
+fn unknown_metrics_are_refused() {
     let caller = Caller::new();
     let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
     let links = fs::read_to_string(real).unwrap();
@@ -563,7 +563,7 @@ fn metrics_that_are_none() {
 
 /// A table's cell is escaped text, and a grid's points have a common limit.
 #[test]
-fn grids_of_strangers() {
+fn unsafe_and_too_large_grids_are_refused() {
     let caller = Caller::new();
     let grid = |name: &str, label: &str| {
         format!(
@@ -591,13 +591,13 @@ fn grids_of_strangers() {
 }
 
 #[test]
-fn engines_are_one_for_a_grid() {
+fn a_grid_for_two_engines_is_refused() {
     let axis = ["sweep", "links", "--axis", "engine=uml,qemu"];
     Caller::new().refused(USAGE, &axis, &["for uml and some for qemu"]);
 }
 
 #[test]
-fn qdisc_mistakes() {
+fn mistakes_in_qdisc_options_are_refused() {
     let caller = Caller::new();
     let attach = |words: &str, code: i32, say: &[&str]| {
         let all: Vec<_> = ["qdisc", "add"]

@@ -64,7 +64,7 @@ fn suspects(run: &Value) -> String {
 }
 
 #[test]
-fn what_a_queue_drops_is_no_loss_of_its_link() {
+fn queue_drops_are_not_link_losses() {
     let run = run(&scenario(QUEUE, ""));
     assert!(run["drops"].as_u64().unwrap() > 0, "{run}");
     assert_eq!(
@@ -88,7 +88,7 @@ fn a_netem_as_queue_drops_each_packet_once() {
 }
 
 #[test]
-fn what_links_lose_and_queues_drop_is_told_apart() {
+fn link_losses_and_queue_drops_are_counted_apart() {
     let link = QUEUE
         .replace("queue_ab", "loss_ab = 0.001\nqueue_ab")
         .replace("50kB", "20kB");
@@ -100,7 +100,7 @@ fn what_links_lose_and_queues_drop_is_told_apart() {
 }
 
 #[test]
-fn a_policer_is_a_cause() {
+fn policer_drops_have_their_own_cause() {
     let police = r#"
 [host.s]
 modules = ["act_police"]
@@ -119,7 +119,7 @@ setup = [
 }
 
 #[test]
-fn a_policer_beside_losses_in_bursts_keeps_its_drops() {
+fn policer_drops_and_burst_losses_are_counted_apart() {
     let rest = r#"
 [host.s]
 modules = ["act_police"]
@@ -146,7 +146,7 @@ fn at_the_router(command: &str) -> String {
 }
 
 #[test]
-fn packets_that_no_counter_has_make_a_run_suspect() {
+fn uncounted_losses_make_a_run_suspect() {
     let vanish = [
         // The kernel does not count packets that a routing rule discards.
         "ip rule add dport 10000 blackhole; sleep 0.01; ip rule del dport 10000 blackhole",
@@ -162,7 +162,7 @@ fn packets_that_no_counter_has_make_a_run_suspect() {
 }
 
 #[test]
-fn a_link_with_a_rate_carries_no_more_when_it_reorders() {
+fn reordering_does_not_raise_the_link_rate() {
     let more = "[sysctl]\n\"net.ipv4.tcp_reordering\" = 300\n";
     let queue = QUEUE.replace("queue_ab", "reorder_ab = 0.6\nqueue_ab");
     let queued = scenario(&queue.replace("50kB", "500kB"), more);
@@ -178,7 +178,7 @@ fn a_link_with_a_rate_carries_no_more_when_it_reorders() {
 }
 
 #[test]
-fn a_link_that_becomes_shorter_keeps_the_order() {
+fn a_shorter_delay_keeps_the_packet_order() {
     let event = "[[event]]\nat = \"300ms\"\nlink = \"s-r\"\ndelay = \"1ms\"\n";
     let link = QUEUE.replace("50kB", "500kB").replace("5ms", "20ms");
     let run = run(&scenario(&link, event));

@@ -91,7 +91,7 @@ fn a_large_network_is_planned() {
 
 /// Bounds the bytes of a plan.
 #[test]
-fn products_of_a_scenario_are_refused() {
+fn large_plans_are_refused() {
     let event = "[[event]]\nat = \"1ms\"\nlink = \"h[1-30000]-s\"\ndown = true\n".repeat(1500);
     let links = "\"h[1-30000]-s\",".repeat(5000);
     let list = format!("[[event]]\nat = \"1ms\"\ndown = true\nlink = [{links}]\n");
@@ -150,7 +150,7 @@ fn products_of_a_scenario_are_refused() {
 
 /// Bounds the steps of a plan.
 #[test]
-fn lists_take_no_time_by_their_square() {
+fn long_lists_take_no_quadratic_time() {
     let modules: String = (0..12_000).map(|n| format!("\"m{n}\",")).collect();
     assert!(bounded(
         "modules",
@@ -189,7 +189,7 @@ fn lists_take_no_time_by_their_square() {
 
 /// Bounds paths and drawings.
 #[test]
-fn no_network_takes_more_than_a_walk() {
+fn the_path_search_is_bounded() {
     let row = "ccs = [\"cubic\"]\n[topology]\nhosts = [\"a\", \"b\"]\nrouters = [\"s[1-30000]\"]\n\
                [[topology.links]]\na = \"a\"\nb = \"s1\"\nrate = \"1gbit\"\n\
                [[topology.links]]\na = \"s[1-29999]\"\nb = \"s[2-30000]\"\nrate = \"1gbit\"\n\

@@ -104,7 +104,7 @@ fn the_ack_of_the_last_byte_ends_a_flow() {
 }
 
 #[test]
-fn a_probe_does_not_wait_for_the_one_before() {
+fn a_probe_does_not_wait_for_the_previous_one() {
     let (code, _, run) = run("", "bytes = \"100kB\"", &["--cc", "reno"]);
     assert_eq!((code, &run["suspect"]), (Some(0), &Value::Array(vec![])));
     assert!(
@@ -114,7 +114,7 @@ fn a_probe_does_not_wait_for_the_one_before() {
 }
 
 #[test]
-fn a_flow_that_never_starts_is_unfinished_and_the_run_says_so() {
+fn a_flow_that_never_starts_is_unfinished_and_noted() {
     let late = "bytes = 1000\n[[flows]]\nsrc = \"a2\"\ndst = \"r\"\ngroup = \"late\"\nbytes = 1000\nstart = \"1s\"";
     let words = ["--cc", "reno", "--set", "duration=200ms"];
     let (code, rows, run) = run("", late, &words);
@@ -130,7 +130,7 @@ fn a_flow_that_never_starts_is_unfinished_and_the_run_says_so() {
 }
 
 #[test]
-fn a_run_says_why_its_flows_ran_reno() {
+fn a_note_says_why_flows_ran_reno() {
     let refusal = "receiver_cc = \"reno\"\n[host.r.sysctl]\n\"net.ipv4.tcp_ecn\" = 0";
     for cc in ["dctcp", "unocc"] {
         let words = ["--cc", cc, "--set", "duration=100ms"];
@@ -150,7 +150,7 @@ fn a_run_says_why_its_flows_ran_reno() {
 
 /// Ten packets of 1448 bytes become eleven with AccECN's option in each.
 #[test]
-fn the_ideal_has_the_options_that_packets_have() {
+fn the_ideal_counts_tcp_options() {
     let first_window = "bytes = 14360";
     let (code, rows, run) = run("delay = \"10ms\"", first_window, &["--cc", "unocc"]);
     assert_eq!(code, Some(0));

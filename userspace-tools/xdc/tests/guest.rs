@@ -135,7 +135,7 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 #[test]
-fn signals_leave_nothing_behind() {
+fn signals_leave_no_files_and_no_guest() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let mut run = Disturbed::start();
         assert_eq!(run.signal(signal), Some(code));
@@ -147,7 +147,7 @@ fn signals_leave_nothing_behind() {
 }
 
 #[test]
-fn nohup_keeps_its_meaning() {
+fn nohup_disables_sighup() {
     let mut ignoring = Command::new("sh");
     ignoring.args([
         "-c",
@@ -165,7 +165,7 @@ fn nohup_keeps_its_meaning() {
 
 /// A guest that outlives xdc would use a CPU; the next command removes its files.
 #[test]
-fn a_killed_xdc_takes_its_guest_along() {
+fn killing_xdc_ends_its_guest() {
     let mut run = Disturbed::start();
     assert_eq!(run.signal(Signal::KILL), None);
     run.wait_for_guest();
@@ -186,7 +186,7 @@ fn a_killed_xdc_takes_its_guest_along() {
 
 /// In a world-writable directory, another user may have placed links at the output's path.
 #[test]
-fn a_result_is_written_through_no_link() {
+fn a_result_is_not_written_through_a_link() {
     let results = tempfile::tempdir().unwrap();
     let victim = results.path().join("victim");
     fs::write(&victim, "precious").unwrap();
@@ -258,7 +258,7 @@ fn a_run_leaves_its_documented_files() {
 
 /// Errors that only the kernel detects.
 #[test]
-fn the_kernels_refusals_are_passed_on() {
+fn errors_of_the_kernel_are_reported() {
     for (set, words) in [
         (
             "net.ipv4.tcp_sack=99999999999",
@@ -286,7 +286,7 @@ const SHORT: &str = "ccs = [\"cubic\", \"reno\", \"vegas\"]\nduration = \"20s\"\
     [[flows]]\nsrc = \"a\"\ndst = \"b\"\n";
 
 #[test]
-fn what_is_finished_survives_an_interruption() {
+fn finished_runs_survive_an_interruption() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("short.toml"), SHORT).unwrap();
     let mut xdc = Command::new("env")
@@ -320,7 +320,7 @@ fn what_is_finished_survives_an_interruption() {
 
 /// Otherwise each would send router solicitations during an experiment.
 #[test]
-fn interfaces_have_no_ipv6_address_of_their_own() {
+fn interfaces_have_no_link_local_address() {
     let mut xdc = Command::new(env!("CARGO_BIN_EXE_xdc"))
         .args(["shell", "two-dc-1g", "--engine", "uml"])
         .stdin(Stdio::piped())
@@ -372,7 +372,7 @@ fn messages(persistent: bool) -> (Vec<f64>, Vec<f64>) {
 }
 
 #[test]
-fn a_persistent_connection_goes_on_with_its_window() {
+fn a_persistent_connection_keeps_its_window() {
     let (fresh, acked) = messages(false);
     assert_eq!((fresh.len(), acked.len()), (20, 20));
     // The last ACK's way back takes equal time: propagation and few bytes.
@@ -473,7 +473,7 @@ fn a_capture_shows_the_dscp_of_each_kind_of_flow() {
 
 /// Like real hosts; without offload every packet fits the MTU.
 #[test]
-fn with_offload_tcp_hands_on_bundles() {
+fn offload_makes_large_packets() {
     let results = tempfile::tempdir().unwrap();
     let longest = |name: &str, offload: &str| {
         let set = format!("topology.offload={offload}");
@@ -501,7 +501,7 @@ fn with_offload_tcp_hands_on_bundles() {
 }
 
 #[test]
-fn a_topology_of_ipv6_has_no_packet_of_ipv4() {
+fn an_ipv6_topology_carries_no_ipv4_packets() {
     let results = tempfile::tempdir().unwrap();
     let words = [
         "--cc",
@@ -519,7 +519,7 @@ fn a_topology_of_ipv6_has_no_packet_of_ipv4() {
 }
 
 #[test]
-fn a_new_scenario_runs_as_it_is_written() {
+fn a_new_scenario_runs_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let new = Command::new(env!("CARGO_BIN_EXE_xdc"))
         .arg("new")

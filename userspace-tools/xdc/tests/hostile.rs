@@ -103,7 +103,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_guest_finds_no_way_to_the_hosts_files() {
+fn a_guest_cannot_reach_host_files() {
     let victims = tempfile::tempdir().unwrap();
     let secret = victims.path().join("secret");
     fs::write(&secret, "precious").unwrap();
@@ -146,7 +146,7 @@ int main(void) {
 }
 
 #[test]
-fn a_terminal_obeys_no_guest() {
+fn guest_output_cannot_control_the_terminal() {
     let program = r#"
 int main(void) {
     begin();
@@ -163,7 +163,7 @@ int main(void) {
 }
 
 #[test]
-fn a_guest_that_never_stops_talking_is_ended() {
+fn a_guest_with_endless_output_is_ended() {
     let program = r#"
 static char buffer[1 << 20];
 int main(void) {
@@ -237,7 +237,7 @@ fn confined(probe: &str, writable: &Path, words: &[&str]) -> Output {
 /// Landlock does not restrict path sockets, UDP, System V shared memory, process limits, names
 /// (inotify) or terminal input. Each line is an attempt that succeeds under Landlock alone.
 #[test]
-fn a_guest_finds_no_way_to_other_programs() {
+fn a_guest_cannot_reach_other_processes() {
     const PROBE: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -374,7 +374,7 @@ int main(int argc, char **argv) {
 
 /// Prints little, then at its end more than memory can hold.
 #[test]
-fn last_words_without_end_are_read_in_parts() {
+fn endless_last_output_is_read_in_parts() {
     let program = r#"
 static char valid[1 << 20], lines[1 << 20];
 int main(void) {
@@ -399,7 +399,7 @@ int main(void) {
 
 /// Nested deeper than a process has file descriptors.
 #[test]
-fn what_a_guest_made_goes_however_deep_it_is() {
+fn deep_folders_of_a_guest_are_removed() {
     let program = r#"
 int main(void) {
     begin();
@@ -420,7 +420,7 @@ int main(void) {
 
 /// From a guest that ends at once, before xdc has read its files.
 #[test]
-fn what_a_shell_leaves_is_kept_and_has_a_limit() {
+fn shared_files_of_a_shell_are_kept_up_to_a_limit() {
     let program = r#"
 int main(void) {
     char name[] = "/host/shared/owner0";

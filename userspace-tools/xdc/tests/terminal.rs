@@ -191,7 +191,7 @@ impl Drop for Run {
 }
 
 #[test]
-fn q_ends_it() {
+fn q_ends_top() {
     let mut run = Run::xdc_top();
     assert!(run.is_raw());
     run.press("p");
@@ -201,7 +201,7 @@ fn q_ends_it() {
 }
 
 #[test]
-fn ctrl_c_ends_it() {
+fn ctrl_c_ends_top() {
     let mut run = Run::xdc_top();
     run.press("\x03");
     let (status, _) = run.ends();
@@ -209,7 +209,7 @@ fn ctrl_c_ends_it() {
 }
 
 #[test]
-fn signals_end_it() {
+fn signals_end_top() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
         let run = Run::xdc_top();
         kill_process(Pid::from_child(&run.child), signal).unwrap();
@@ -220,7 +220,7 @@ fn signals_end_it() {
 
 /// A guest controls the terminal, and is killed.
 #[test]
-fn a_shell_that_is_ended_leaves_the_terminal_as_it_was() {
+fn ending_a_shell_restores_the_terminal() {
     let xdc = ["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_xdc")];
     for engine in ["uml", "qemu"] {
         let shell = ["shell", "--engine", engine];
@@ -241,7 +241,7 @@ fn a_shell_that_is_ended_leaves_the_terminal_as_it_was() {
 
 /// No output is possible, but the exit code reports the end.
 #[test]
-fn it_ends_with_its_terminal() {
+fn top_ends_with_its_terminal() {
     let mut run = Run::xdc_top();
     run.hang_up();
     assert_eq!(run.status().code(), Some(1));
@@ -249,7 +249,7 @@ fn it_ends_with_its_terminal() {
 
 /// Panics inside the screen, in an ignored unit test.
 #[test]
-fn a_panic_ends_it() {
+fn a_panic_restores_the_terminal() {
     let own_tests = newest_unit_tests();
     let test = "live::observe::top::tests::panics_on_the_screen";
     let run = Run::start(own_tests, &["--exact", test, "--ignored", "--nocapture"]);
@@ -292,7 +292,7 @@ fn newest_unit_tests() -> PathBuf {
 }
 
 #[test]
-fn without_a_terminal_it_says_what_to_use() {
+fn top_without_a_terminal_suggests_xdc_ss() {
     let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
         .arg("top")
         .stdin(Stdio::null())

@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn without_options_it_is_the_network_of_the_paper() {
+    fn the_default_network_is_the_papers() {
         let network = request("").network();
         assert_eq!(format!("{network:?}"), format!("{:?}", Network::PAPER));
         let (text, json) = planned("");
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_work_is_said() {
+    fn problems_of_a_network_are_listed() {
         let says = |words: &str, what: &str| {
             let (text, json) = planned(words);
             assert!(text.contains(what), "{words}:\n{text}");
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_plan_is_refused() {
+    fn a_network_without_a_plan_is_refused() {
         let refused = |words: &str| {
             let network = request(words).network();
             refusal(Plan::new(&network).unwrap_err(), &network)

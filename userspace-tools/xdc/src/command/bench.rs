@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_the_tables_that_the_code_writes() {
+    fn the_page_has_all_tables() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/performance.md");
         let page = fs::read_to_string(page).unwrap();
         let (_, shown, _) = marked::split(&page, MARK).unwrap();

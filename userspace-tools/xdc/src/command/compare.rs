@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_differ_are_named() {
+    fn different_keys_are_named() {
         let table = |text: &str| toml::from_str::<Table>(text).unwrap();
         let a = table(
             "seed = 1\nduration = \"1s\"\n[queues.port]\nlimit = 1\n[[flows]]\nsrc = \"a\"\n",
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stated_is_shown_and_holds() {
+    fn metrics_without_a_bound_are_shown_and_hold() {
         let a = Summary::of_runs(vec![run("unocc", 1.0, 1)]);
         let shown = metric::of_names(METRICS);
         let rows = rows(&a, &a, &[], &shown);

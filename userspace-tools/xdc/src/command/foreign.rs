@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_is_what_its_head_says() {
+    fn a_suite_is_parsed_from_its_header() {
         let suite = Suite::parse("net.sh", HEAD).unwrap();
         assert_eq!((suite.name.as_str(), suite.long), ("net", true));
         assert_eq!(suite.kernels, [Flavour::Uml, Flavour::X86]);
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_fails_where_one_of_the_kernels_own_passes() {
+    fn our_failure_counts_if_one_kernel_variant_passes() {
         let verdict = |lines: &[&str]| {
             let report = report(lines);
             (report.verdict(&report.cases["a b"]), report.holds())
@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_passes_is_no_success() {
+    fn a_suite_without_a_pass_does_not_hold() {
         assert!(!report(&[]).holds());
         assert!(!report(&["  ok 1 unocc a # SKIP no tls"]).holds());
         assert!(!report(&["  not ok 1 cubic a", "  not ok 2 unocc a"]).holds());
@@ -704,7 +704,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failing_case_says_is_kept() {
+    fn notes_of_failed_and_skipped_cases_are_kept() {
         let report = report(&[
             "  ok 1 cubic a",
             "  # not about a failure",
@@ -720,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_keeps_what_this_run_has_no_result_of() {
+    fn the_page_keeps_sections_of_suites_not_run() {
         let names = ["extensions", "net", "tdc"].map(str::to_owned);
         let mut report = report(&["  ok 1 cubic a", "  ok 2 unocc a"]);
         report.date = "2026-11-24T03:00:00Z".to_owned();

@@ -53,7 +53,7 @@ mod tests {
     use crate::scenario::plan::plan;
 
     #[test]
-    fn what_is_written_can_be_run_by_every_congestion_control() {
+    fn the_template_runs_with_every_congestion_control() {
         let loaded = scenario::parse("new", text(), &[]).unwrap();
         for cc in ["toll", "unocc", "gemini", "dctcp", "cubic", "bbr"] {
             plan(&loaded.scenario, cc, 1, 1).unwrap();
@@ -62,7 +62,7 @@ mod tests {
 
     /// Uncomments each comment that is TOML, as a user would.
     #[test]
-    fn what_is_commented_out_is_a_scenario_too() {
+    fn the_template_is_valid_with_its_comments_enabled() {
         let mut blocks = 0;
         let text: Vec<String> = text()
             .lines()
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overwritten() {
+    fn an_existing_file_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("mine.toml");
         assert!(command(&path).unwrap());

@@ -474,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_distribution_takes_no_name_of_a_result() {
+    fn a_kept_distribution_does_not_replace_a_result_file() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("summary.json"), "0 0\n1000 1\n").unwrap();
         let small = scenario::tests::SMALL;

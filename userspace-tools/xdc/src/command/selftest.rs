@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_says_which_kernels_it_is_for() {
+    fn a_test_lists_its_kernels() {
         let text = "#!/bin/sh\n# kernels: uml | x86\n";
         assert!(is_meant_for(text, Flavour::Uml, false));
         assert!(!is_meant_for(text, Flavour::UmlDebug, true));

@@ -96,7 +96,7 @@ mod tests {
     use crate::scenario;
 
     #[test]
-    fn a_row_for_each_congestion_control() {
+    fn the_table_has_a_row_per_congestion_control() {
         let home = crate::home::Home::find().unwrap();
         let scenario = scenario::load(Some(&home), "two-dc-1g", &[])
             .unwrap()
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_of_a_stranger_is_text() {
+    fn text_of_a_result_is_escaped() {
         let mut run = figures::run(&recorded(), &Windows::every_us(1000));
         run.cc = "cc\n<!-- result: end -->\\|".to_owned();
         let mut summary = Summary::of_runs(vec![run]);

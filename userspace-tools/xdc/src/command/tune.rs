@@ -520,7 +520,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_what_came_of_it() {
+    fn the_table_shows_the_outcome() {
         let log2 = |mean: f64| {
             let (low, high) = (mean - 0.01, mean + 0.01);
             Some(Log2 {
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_valid_and_near_the_best_at_the_end() {
+    fn proposals_are_valid_and_end_near_the_best() {
         for cc in ["unocc", "gemini", "dctcp"] {
             let knobs = knobs(cc).unwrap();
             let default: Setting = knobs.iter().map(|knob| knob.default).collect();

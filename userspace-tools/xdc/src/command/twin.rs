@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sockets_say_is_compared_to_the_last_field() {
+    fn socket_statistics_are_compared_field_by_field() {
         let a = json!({"flow": [{"cwnd": 10, "rtt": 5}], "queue": []});
         let b = json!({"flow": [{"cwnd": 10, "rtt": 6}], "queue": []});
         assert!(first_difference("", &a, &a).is_none());

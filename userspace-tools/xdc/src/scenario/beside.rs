@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_lies_below_the_scenario() {
+    fn files_outside_the_scenario_folder_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/x"), "text").unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_and_no_pipe_is_read() {
+    fn links_and_pipes_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let dirs = [dir.path().to_owned()];
         symlink("/etc/passwd", dir.path().join("link")).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_of_a_limited_size_together_too() {
+    fn the_total_size_of_files_is_limited() {
         let dir = tempfile::tempdir().unwrap();
         let dirs = [dir.path().to_owned()];
         let make = |name: &str, bytes| {

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_charged_until_it_is_spent() {
+    fn charges_above_the_rest_are_refused() {
         let budget = Budget::default();
         assert!(budget.charge("links", 1 << 11, 64 << 10).is_ok());
         assert!(budget.charge("links", 1 << 10, 0).is_ok() && !budget.is_spent());

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_defines_its_own() {
+    fn a_scenario_defines_congestion_controls() {
         let own = own("[westwood]\nkernel = \"westwood\"\n\
                        [mine]\nkernel = \"mine\"\nmodule = \"tcp_my\"\necn = \"accecn\"\nmark = \"phantom\"\n\
                        [late]\nkernel = \"unocc\"\n[bpf]\nkernel = \"bpf_cubic\"\nmodule = \"\"\n\
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn every_algorithm_is_known_with_a_variety_for_each_profile() {
+    fn every_algorithm_has_a_name_per_profile() {
         let known = &KNOWN;
         for algorithm in xdc_algo::ALGORITHMS {
             let name = algorithm.name();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_has_are_refused() {
+    fn unknown_and_invalid_names_are_refused() {
         let own = own("[x]\nkernel = \"a name with spaces\"\n[cubic]\nkernel = \"bbr\"\n");
         let said = |name| find(name, &own).unwrap_err().to_string();
         assert!(said("unoc").contains("'unocc'?"), "{}", said("unoc"));

@@ -135,7 +135,7 @@ dst = "b"
     }
 
     #[test]
-    fn twelve_lines_are_a_scenario() {
+    fn a_scenario_of_twelve_lines_is_valid() {
         assert_eq!(SHORT.lines().count(), 12);
         let loaded = parse("short", SHORT, &[]).unwrap();
         let run = planned(&loaded);
@@ -157,7 +157,7 @@ dst = "b"
     }
 
     #[test]
-    fn the_slowest_port_on_the_way_that_has_a_queue_is_watched() {
+    fn the_slowest_port_with_a_queue_is_watched() {
         let with = |links: &str| {
             let head = SHORT.replace(
                 "hosts = [\"a\", \"b\"]",
@@ -193,7 +193,7 @@ dst = "b"
     }
 
     #[test]
-    fn samples_follow_the_duration() {
+    fn the_sample_interval_follows_the_duration() {
         let sample = |duration: &str| {
             let text = SHORT.replace("duration = \"1s\"", duration);
             let scenario = parse("short", &text, &[]).unwrap().scenario;

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_the_rfcs() {
+    fn dscp_names_follow_the_rfcs() {
         for (text, number) in [
             ("0", 0),
             ("63", 63),

@@ -50,7 +50,7 @@ mod tests {
     use crate::scenario::{parse, tests::SMALL};
 
     #[test]
-    fn a_file_alone_does_not_choose_the_running_kernel() {
+    fn a_scenario_file_cannot_select_the_host_engine() {
         let sets = ["engine=\"host\"".to_owned()];
         let scenario = parse("small", SMALL, &sets).unwrap().scenario;
         assert!(scenario.engine_or(None).is_err());

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn mistakes_in_events_are_named() {
         let refused = |event: &str| planned(event).unwrap_err();
         assert!(refused("at = \"1ms\"\nlink = \"s-t\"\ndown = true").contains("'s-r'"));
         assert!(refused("at = \"1ms\"\nlink = \"s-r\"").contains("the event changes nothing"));

@@ -569,7 +569,7 @@ wan = { links = 8, delay = "886us" }
     }
 
     #[test]
-    fn other_shapes() {
+    fn leaf_spines_and_dumbbells_have_their_switches() {
         let gemini = "kind = 'leaf-spine'\ndatacenters = 2\nleaves = 2\nspines = 0\nhosts = 3\n\
                       rate = '1gbit'\nwan = { delay = '5ms' }";
         let gemini = fabric(gemini);
@@ -588,7 +588,7 @@ wan = { links = 8, delay = "886us" }
     }
 
     #[test]
-    fn what_cannot_be_built_is_refused() {
+    fn invalid_fabrics_are_refused() {
         for (text, why) in [
             ("kind = 'fat-tree'\nk = 3\nrate = '1gbit'", "even"),
             ("kind = 'fat-tree'\nrate = '1gbit'", "'k'"),

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_ranges() {
+    fn numbers_out_of_range_are_refused() {
         for (set, word) in [
             ("sample=999ns", "'sample' is 999ns"),
             ("duration=18446744073s", "'duration' is"),
@@ -319,7 +319,7 @@ mod tests {
 
     /// Each number is in range, but their product is not.
     #[test]
-    fn products_have_limits_too() {
+    fn large_products_are_refused() {
         let hosts = "topology.hosts=[\"a[1-2]\", \"r\", \"h[1-20000]\"]";
         let sysctls: Vec<_> = (0..100).map(|n| format!("\"net.x{n}\"=1")).collect();
         let sysctls = format!("host.\"h[1-20000]\".sysctl={{{}}}", sysctls.join(","));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_text() {
+    fn invalid_names_and_control_characters_are_refused() {
         for name in ["=cmd|' /C calc'!A0", "", "a\\nb"] {
             refused(
                 &[&format!("flows.0.group=\"{name}\"")],

@@ -305,7 +305,7 @@ mod tests {
 
         /// Like --set.
         #[test]
-        fn what_is_set_is_there_and_the_rest_is_as_it_was(
+        fn a_change_sets_its_key_and_no_other(
             before in table_of(value()),
             path in prop::collection::vec("[a-d]|[0-3]", 1..4),
             new in leaf(),
@@ -328,7 +328,7 @@ mod tests {
         }
 
         #[test]
-        fn a_change_twice_is_a_change_once(before in table_of(value()), change in table_of(value())) {
+        fn repeating_a_change_has_no_effect(before in table_of(value()), change in table_of(value())) {
             let mut once = before;
             if merge(&mut once, change.clone()).is_ok() {
                 let mut twice = once.clone();
@@ -338,7 +338,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_changed_is_the_change(change in table_of(value())) {
+        fn an_empty_table_becomes_the_change(change in table_of(value())) {
             let mut empty = Value::Table(Table::new());
             prop_assert_eq!(merge(&mut empty, change.clone()), Ok(()));
             prop_assert_eq!(empty, change);

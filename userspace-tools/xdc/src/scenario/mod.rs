@@ -767,7 +767,7 @@ source = "test"
     }
 
     #[test]
-    fn names_expand() {
+    fn name_ranges_expand() {
         let budget = budget::Budget::default();
         assert_eq!(expand(&budget, "a[1-3]").unwrap(), ["a1", "a2", "a3"]);
         assert_eq!(expand(&budget, "tor").unwrap(), ["tor"]);
@@ -839,7 +839,7 @@ source = "test"
     }
 
     #[test]
-    fn a_queue_of_no_link_is_refused() {
+    fn a_queue_without_a_link_is_refused() {
         let text = format!("{SMALL}[queues.prot]\nlimit = \"1mb\"\n");
         let said = parse("small", &text, &[]).unwrap_err().lines().join(" ");
         assert!(said.contains("no link has the queue 'prot'"), "{said}");
@@ -862,7 +862,7 @@ source = "test"
     }
 
     #[test]
-    fn a_variant_names_its_line() {
+    fn errors_in_a_variant_name_its_line() {
         let said = said(variant(SMALL, "\n[topology]\nmtuu = 9000\n", &[]));
         assert!(
             said.contains("own.toml:4: topology.mtuu: what is 'mtuu'?") && said.contains("'mtu'"),
@@ -943,7 +943,7 @@ source = "test"
     }
 
     #[test]
-    fn both_at_once_are_refused_with_their_line() {
+    fn tc_with_other_keys_is_refused_with_its_line() {
         let both = "[queues.port]\ntc = \"fq_codel\"\nlimit = \"1MB\"\n";
         let sentence = "'tc' excludes all other keys of a queue";
         let own = SMALL.replace("[queues.port]", "[queues.port]\ntc = \"fq_codel\"");
@@ -969,7 +969,7 @@ source = "test"
     }
 
     #[test]
-    fn what_is_inherited_can_be_unset() {
+    fn inherited_keys_can_be_unset() {
         let sysctl = "cc.unocc.sysctl.\"net.unocc.intra_rtt_us\"";
         let text =
             format!("unset = [\"queues.port.max\", '{sysctl}', \"topology.links.0.delay_ba\"]\n");

@@ -398,7 +398,7 @@ wan = { links = 8, delay = "900us" }
     }
 
     #[test]
-    fn thousands_of_flows_cost_no_more_than_their_hosts() {
+    fn flows_of_one_switch_share_a_path_tree() {
         let topology = topology_of(TREE);
         let paths = Paths::new(&topology).unwrap();
         for i in 0..5000 {
@@ -411,7 +411,7 @@ wan = { links = 8, delay = "900us" }
     }
 
     #[test]
-    fn all_congestion_controls_share_what_may_be_walked() {
+    fn all_congestion_controls_share_the_step_limit() {
         let scenario = crate::scenario::parse("small", crate::scenario::tests::SMALL, &[]);
         let mut scenario = scenario.unwrap().scenario;
         scenario.ccs = ["cubic", "reno"].map(str::to_owned).to_vec();
@@ -430,7 +430,7 @@ wan = { links = 8, delay = "900us" }
     }
 
     #[test]
-    fn parallel_links_are_told_apart() {
+    fn parallel_links_are_distinguished() {
         let mut topology = topology_of(TREE);
         let mut wan = topology.links.iter_mut().filter(|link| link.a == "ax");
         wan.nth(3).unwrap().ba.delay_ns = 7;

@@ -1034,7 +1034,7 @@ pub mod tests {
     }
 
     #[test]
-    fn every_port_draws_from_a_seed_of_its_own_and_the_same_in_each_run() {
+    fn every_port_has_its_own_reproducible_seed() {
         let fabric = "kind = 'fat-tree'\nk = 4\nrate = '1gbit'\nqueue = 'port'";
         let seeds = || {
             let links = topology_of(fabric).links.into_iter();
@@ -1060,7 +1060,7 @@ pub mod tests {
     }
 
     #[test]
-    fn every_router_of_a_fabric_hashes_by_its_own_seed() {
+    fn every_router_of_a_fabric_has_its_own_hash_seed() {
         let text = "kind = 'fat-tree'\nk = 4\nrate = '1gbit'";
         let topology = topology_of(text);
         assert!(topology.ecmp);
@@ -1090,7 +1090,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_dscp_is_the_rows_else_the_hosts() {
+    fn a_dscp_of_flows_overrides_the_hosts() {
         let sets = [
             "host.\"a[1-2]\".dscp=8",
             "host.a1.initcwnd=40",
@@ -1129,7 +1129,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_bdp_is_of_the_ports_rate_and_the_longest_rtt_that_crosses_it() {
+    fn a_bdp_uses_the_port_rate_and_the_longest_rtt() {
         let port_with = |sets: &[&str], scale: u32| {
             let sets: Vec<_> = sets.iter().map(|&set| set.to_owned()).collect();
             let loaded = parse("small", SMALL, &sets).unwrap();
@@ -1201,7 +1201,7 @@ pub mod tests {
     }
 
     #[test]
-    fn base_rtt_counts_serialisation_where_no_shaper_stands() {
+    fn base_rtt_includes_serialization() {
         let run = small("cubic", 1);
         let wire_us = |bytes: f64| bytes * 8.0 / 1000.0;
         let expected = 100.0 + wire_us(1514.0) + 2.0 * wire_us(66.0);
@@ -1209,7 +1209,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_profile_is_written_before_what_refines_it() {
+    fn a_profile_is_written_before_other_parameters() {
         let sets = ["cc.unocc.sysctl.\"net.unocc.profile\"=paper".to_owned()];
         let loaded = parse("small", SMALL, &sets).unwrap();
         let sysctls = sysctls(
@@ -1222,7 +1222,7 @@ pub mod tests {
     }
 
     #[test]
-    fn where_routes_choose_no_flow_does() {
+    fn flows_cannot_choose_if_routes_do() {
         let loaded = parse("small", SMALL, &["flows.0.cc=cubic".to_owned()]).unwrap();
         assert!(plan(&loaded.scenario, "dctcp", 1, 1).is_ok());
         let err = plan(&loaded.scenario, "bbr-dctcp", 1, 1).unwrap_err();
@@ -1233,7 +1233,7 @@ pub mod tests {
     }
 
     #[test]
-    fn of_parallel_links_each_can_be_watched() {
+    fn each_parallel_link_can_be_watched() {
         let links = [
             "a = \"s\"\nqueue_ab = \"port\"\nb = \"r\"",
             "a = \"r\"\nb = \"s\"",

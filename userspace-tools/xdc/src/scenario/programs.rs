@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn mistakes_in_programs_are_named() {
         let refused = |run: &str| {
             let text = format!("{SMALL}[[run]]\n{run}\n");
             let planned = parse("small", &text, &[])

@@ -457,7 +457,7 @@ limit = "1.5MB"
     }
 
     #[test]
-    fn the_plan_says_k_and_the_minimum_rto() {
+    fn the_plan_sets_k_and_the_minimum_rto() {
         // `xdc acceltor plan --racks 8 --scale 100`.
         let run = of(&[], "reno", 100).unwrap();
         let rotor = run.topology.rotor.as_ref().unwrap();
@@ -490,7 +490,7 @@ limit = "1.5MB"
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_rotors_are_refused() {
         let said = |sets: &[&str], scale| of(sets, "reno", scale).unwrap_err().lines().join(" ");
         let racks = |racks: u32| format!("topology.fabric.racks={racks}");
         assert!(said(&[&racks(1)], 5).contains("2 to 128"));
@@ -507,7 +507,7 @@ limit = "1.5MB"
     }
 
     #[test]
-    fn the_network_that_a_guest_stands_for_is_that_guests() {
+    fn a_plan_without_scale_matches_the_scaled_guest() {
         let mut scenario = parse("rotor", &text(), &["scale=5".to_owned()])
             .unwrap()
             .scenario;
@@ -533,7 +533,7 @@ limit = "1.5MB"
     }
 
     #[test]
-    fn racks_without_a_rotor_are_a_mistake() {
+    fn acceltor_without_a_rotor_is_refused() {
         let text = format!("{SMALL}[acceltor]\nk = 4\n");
         let said = parse("small", &text, &[]).unwrap_err().lines().join(" ");
         assert!(said.contains("kind = \"rotor\""), "{said}");

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_in_the_docs_is_fresh() {
+    fn the_schema_in_the_docs_is_current() {
         let text = fs::read_to_string(repository().join("docs/scenario.schema.json")).unwrap();
         let kept: Value = serde_json::from_str(&text).unwrap();
         assert!(
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scenario_that_ships_is_valid() {
+    fn every_shipped_scenario_is_valid() {
         let schema = schema().unwrap();
         let mut count = 0;
         for folder in [
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_not_valid() {
+    fn mistakes_violate_the_schema() {
         let schema = schema().unwrap();
         let mistake = |text: &str| mistake_of(&schema, text);
         assert_eq!(mistake(SMALL), None);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn alike_hosts_are_one_and_two_datacenters_are_two() {
+    fn equal_hosts_are_drawn_as_one() {
         let expected = [
             (0, "a1 ... a4"),
             (5, "b1 ... b4"),

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_for_sysctl_d_is_taken() {
+    fn the_sysctl_d_example_is_valid() {
         let text = include_str!("../../../../docs/examples/60-xdc.conf");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let pairs: Vec<_> = lines.filter_map(|line| line.split_once('=')).collect();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_modules_tables_decide() {
+    fn values_are_checked_against_the_parameter_tables() {
         for (name, value) in [
             ("net.unocc.intra_rtt_us", "14"),
             ("net.unocc.intra_rtt_us", "0"),

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_tunnels_are_refused() {
         for (text, scale, why) in [
             ("[tunnel]\npaths = \"best\"\n", 1, "there is no \"best\""),
             ("[tunnel]\nfec = \"8\"\n", 1, "neither"),

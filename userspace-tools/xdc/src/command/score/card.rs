@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_against_the_best_reference() {
+    fn a_cell_is_compared_with_the_best_reference() {
         let theirs = [("cubic", [8.0; 3]), ("dctcp", [4.0; 3])];
         let with = |mine| judged("0", &[("mine", mine), theirs[0], theirs[1]]);
         let win = with([2.0; 3]);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_turns_at_a_noise() {
+    fn a_verdict_changes_at_a_noise_level() {
         let at = |noise, mine| judged(noise, &[("mine", [mine; 3]), ("cubic", [4.0; 3])]);
         let turned = |cells: &[Cell]| turns(&row(), cells).remove(0);
         let turn = turned(&[at("0", 1.0), at("1", 2.0), at("2", 8.0)]);

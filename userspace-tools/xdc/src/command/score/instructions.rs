@@ -120,7 +120,7 @@ mod tests {
     use crate::scenario;
 
     #[test]
-    fn a_guest_is_told_of_module_and_sysctls() {
+    fn a_guest_gets_module_and_sysctls() {
         let home = Home::find().unwrap();
         let net = home.scenarios().join("score/net/base.toml");
         let scenario = scenario::load(None, &net.to_string_lossy(), &[])

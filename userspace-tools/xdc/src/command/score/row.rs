@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_the_row_says() {
+    fn values_are_computed_as_the_row_defines() {
         let measure = |more: &str| -> Measure {
             let text = format!(
                 "name = \"n\"\nmetric = \"drops\"\nbetter = \"lower\"\nideal = 1\n{more}\n"

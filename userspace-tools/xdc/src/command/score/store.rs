@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_of_one_lab() {
+    fn samples_of_another_lab_are_not_loaded() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("references.json");
         let mut store = Store::open(&path, "one".to_owned());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_alike_but_for_the_last_digits() {
+    fn samples_are_equal_up_to_the_last_digits() {
         let sample = |drops: f64, flows| Sample {
             raw: [("drops".to_owned(), drops)].into(),
             flows,

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_there_whole_or_not_at_all() {
+    fn a_damaged_cell_is_not_loaded() {
         let dir = tempfile::tempdir().unwrap();
         let cells = cells(dir.path(), None);
         assert!(cells.load("key").is_none());
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_computes_a_cell_again_once() {
+    fn a_cell_is_recomputed_once_per_command() {
         for (again, is_suspect, is_left) in [
             (None, true, true),
             (Some(Again::Suspect), false, true),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_is_read_stays() {
+    fn a_used_cell_is_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let cells = cells(dir.path(), None);
         for key in ["read", "unread"] {
@@ -318,7 +318,7 @@ mod tests {
 
     /// The complete list of inputs; the hash of xdc's binary is not among them.
     #[test]
-    fn inputs_are_these() {
+    fn a_key_hashes_these_inputs() {
         let json = inputs(&parts(), ("unocc", 1), &[], |inputs| {
             serde_json::to_value(inputs).unwrap()
         });
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_changes_with_what_figures_depend_on_and_with_nothing_else() {
+    fn a_key_changes_only_with_inputs_of_figures() {
         let other = || "other".to_owned();
         type Change<'a> = (&'a str, bool, &'a dyn Fn(&mut Parts));
         let module = |name: &'static str| {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_of_the_scenario_may_load_any_module() {
+    fn a_scenario_with_commands_depends_on_all_modules() {
         let sets = ["host.a1.setup=[\"modprobe x\"]"];
         let modules = |sets: &[&str]| inputs(&parts(), ("unocc", 1), sets, |it| it.modules.len());
         assert_eq!(modules(&sets), parts().modules.len());

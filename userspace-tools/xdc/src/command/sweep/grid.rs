@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_axis_is_named_after_its_key() {
+    fn an_axis_has_the_name_of_its_key() {
         let axis = Axis::parse("queues.port.limit=1mb,2mb").unwrap();
         assert_eq!(axis.name, "limit");
         assert_eq!(axis.values().unwrap()[1].1, ["queues.port.limit=2mb"]);
@@ -358,7 +358,7 @@ mod tests {
 
     /// The points' scenarios together would exhaust memory.
     #[test]
-    fn a_grid_has_no_more_text_than_memory() {
+    fn a_grid_with_too_much_text_is_refused() {
         let home = Home::find().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("large.toml");
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_is_for_one_engine() {
+    fn a_grid_for_two_engines_is_refused() {
         let home = Home::find().unwrap();
         let mut grid = Grid::of("links");
         let kind = |grid: &Grid, wanted| grid.expand(&home).unwrap().engine(wanted);

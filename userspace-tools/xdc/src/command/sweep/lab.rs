@@ -277,7 +277,7 @@ pub mod tests {
     }
 
     #[test]
-    fn guests_are_made_of_copies() {
+    fn guests_use_copies_of_the_build() {
         let dir = checkout();
         let home = Home::for_tests(dir.path());
         let lab = Lab::copy(&home, Engine::UML).unwrap();
@@ -302,7 +302,7 @@ pub mod tests {
 
     /// Only the measures of xdc are among the inputs.
     #[test]
-    fn parts_are_the_files_of_guests_and_the_measures() {
+    fn parts_hash_the_guest_files_and_the_measures() {
         let dir = checkout();
         let home = Home::for_tests(dir.path());
         let lab = Lab::copy(&home, Engine::UML).unwrap();
@@ -328,7 +328,7 @@ pub mod tests {
     }
 
     #[test]
-    fn modules_say_what_they_need() {
+    fn dependencies_are_read_from_modules() {
         let module = |text: &str| Module::of(text.as_bytes()).needs.join(" ");
         assert_eq!(
             module("\0license=GPL\0depends=udp-tunnel,b\0"),

@@ -474,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_in_a_fitting_unit() {
+    fn remaining_time_has_a_fitting_unit() {
         assert_eq!(coarse(12.4), "12 s");
         assert_eq!(coarse(300.0), "5 min");
         assert_eq!(coarse(9000.0), "2.5 h");

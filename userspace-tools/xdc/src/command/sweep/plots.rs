@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_keeps_its_colour() {
+    fn a_name_keeps_its_color() {
         let mut names = Names::default();
         let others = ["8".to_owned()];
         assert_eq!(names.of("unocc", &[]), ("unocc".to_owned(), 0));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_one_kind_are_numbers() {
+    fn labels_with_one_kind_of_unit_are_numbers() {
         let of = |labels: &[&str]| {
             let labels: Vec<_> = labels.iter().map(|&label| label.to_owned()).collect();
             numbers(&labels).map(|(unit, at)| (unit[0].name, at))

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_this_command_with_a_cell() {
+    fn a_job_script_runs_this_command_with_a_cell() {
         let script = job_script().unwrap();
         assert!(script.starts_with("#!/bin/sh\n"));
         assert!(script.contains("--cell \"$SLURM_ARRAY_TASK_ID\""));

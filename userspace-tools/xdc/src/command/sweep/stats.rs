@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_students() {
+    fn intervals_use_students_t() {
         assert_eq!(estimate(&[]), None);
         let one = estimate(&[3.0]).unwrap();
         assert_eq!((one.mean, one.ci95), (3.0, None));

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_which_cell_it_is() {
+    fn a_row_identifies_its_cell() {
         let grid = |axis: &str, label: &str| Expanded {
             axes: vec![axis.to_owned()],
             points: vec![super::super::grid::Point {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_that_change_nothing_are_one_run() {
+    fn equal_runs_of_all_seeds_count_once() {
         let cell = |cc: &str, seed| Cell {
             point: 0,
             cc: cc.to_owned(),
@@ -435,7 +435,7 @@ mod tests {
 
     /// Every number of a run has a name in the table, and the table finds it.
     #[test]
-    fn the_table_is_whole() {
+    fn the_table_has_every_metric() {
         let mut run = figures::run(&recorded(), &Windows::every_us(1000));
         run.jain_phases.insert("1".to_owned(), Some(0.5));
         let content = Content {
@@ -464,7 +464,7 @@ mod tests {
 
     /// The column "scaled as" must match the record's own rule for a guest ten times as slow.
     #[test]
-    fn a_metric_scales_as_its_unit_says() {
+    fn a_metric_scales_by_its_unit() {
         let windows = Windows::every_us(1000);
         let slow_windows = Windows::every_us(10_000);
         let slow = figures::run(&scaled(10), &slow_windows);

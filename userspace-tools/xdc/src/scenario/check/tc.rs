@@ -147,7 +147,7 @@ mod tests {
 
     /// Messages of iproute2 6.15.
     #[test]
-    fn words_are_judged_before_the_device() {
+    fn a_missing_device_hides_no_error_of_tc() {
         let no_device = "Cannot find device \"no device/\"\n";
         assert_eq!(judged("fq_codel limit 100", no_device), None);
         assert_eq!(judged("fq_codel", ""), None);

@@ -311,7 +311,7 @@ fn every_syntax_error_has_its_line() {
 }
 
 #[test]
-fn what_follows_from_a_mistake_is_not_another() {
+fn consequences_of_a_mistake_are_not_reported() {
     // Without the nodes no name in a link or a flow is valid.
     let said = said("hosts = ", "hots = ");
     assert_eq!(said.matches("small:").count(), 1, "{said}");
@@ -342,7 +342,7 @@ fn a_module_that_is_a_file_or_an_option_is_refused() {
 }
 
 #[test]
-fn words_for_tc_are_checked_in_queues_without_a_user() {
+fn tc_words_of_unused_queues_are_checked() {
     for (words, bad) in [
         (
             "netem delay 1ms 1ms distribution ../../tmp/x",

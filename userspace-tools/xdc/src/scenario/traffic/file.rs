@@ -258,7 +258,7 @@ pub mod tests {
     }
 
     #[test]
-    fn mistakes_have_their_line() {
+    fn mistakes_in_a_file_have_their_line() {
         let said = |text: &str| rows(text).unwrap_err().lines().join(" ");
         let header = "start_us,source,destination,bytes\n";
         for (text, words) in [

@@ -281,7 +281,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_drawn_has_the_mean_of_the_distribution() {
+    fn drawn_sizes_have_the_mean_of_the_distribution() {
         const DRAWS: usize = 200_000;
         let cdfs = published();
         for text in [

@@ -67,7 +67,7 @@ fn crosses(flow: &Flow) -> bool {
 const ALL: &str = r#"hosts = ["a[1-4]", "b[1-4]"]"#;
 
 #[test]
-fn a_permutation_is_one_whatever_the_seed() {
+fn every_seed_draws_a_permutation() {
     for seed in 0..200 {
         let text = format!("kind = \"permutation\"\n{ALL}\nsizes = \"1mb\"");
         let flows = flows(&text, seed);
@@ -79,7 +79,7 @@ fn a_permutation_is_one_whatever_the_seed() {
 }
 
 #[test]
-fn a_permutation_crosses_as_often_as_it_is_told() {
+fn a_permutation_has_the_given_share_across() {
     for (share, across) in [("0%", 0), ("25%", 2), ("50%", 4), ("75%", 6), ("100%", 8)] {
         for seed in 0..50 {
             let text =
@@ -133,7 +133,7 @@ fn poisson_sources_offer_their_load() {
 }
 
 #[test]
-fn each_class_has_its_own_sizes_and_the_load_counts_both() {
+fn each_class_has_its_own_sizes_and_the_load_includes_both() {
     let text = format!(
         "kind = \"poisson\"\n{ALL}\nintra_sizes = \"10kb\"\ninter_sizes = \"1mb\"\nload = \"50%\"\n\
          local = \"60%\"\nflows = 20000"
@@ -149,7 +149,7 @@ fn each_class_has_its_own_sizes_and_the_load_counts_both() {
 }
 
 #[test]
-fn the_seed_decides_and_the_scale_only_stretches() {
+fn the_seed_decides_flows_and_the_scale_stretches_them() {
     let text =
         format!("kind = \"poisson\"\n{ALL}\nsizes = \"web-search\"\nload = \"40%\"\nflows = 500");
     let key = |flows: &[Flow]| -> Vec<_> {
@@ -167,7 +167,7 @@ fn the_seed_decides_and_the_scale_only_stretches() {
 }
 
 #[test]
-fn flows_share_connections_only_where_that_is_asked_for() {
+fn flows_share_connections_only_if_persistent() {
     let traffic = "kind = \"incast\"\nhosts = [\"a[1-4]\"]\nto = \"b1\"\nsizes = \"1mb\"";
     assert!(flows(traffic, 1).iter().all(|flow| !flow.persistent));
     let shared = flows(&format!("{traffic}\npersistent = true"), 1);
@@ -175,7 +175,7 @@ fn flows_share_connections_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn an_incast_and_its_bursts_meet_at_one_host() {
+fn incasts_and_bursts_end_at_one_host() {
     let text = "kind = \"incast\"\nhosts = [\"a[1-4]\", \"b[1-4]\"]\nto = \"a1\"\nsizes = \"1mb\"";
     let incast = flows(text, 1);
     assert_eq!(incast.len(), 7);
@@ -223,7 +223,7 @@ fn rpcs_come_at_fixed_or_random_times() {
 }
 
 #[test]
-fn each_burst_has_a_receiver_of_its_own_and_several_flows_a_host() {
+fn each_burst_has_one_receiver_and_flows_per_host() {
     let text = "kind = \"bursts\"\nhosts = [\"a[1-4]\", \"b[1-4]\"]\nto = \"a[1-4]\"\nsizes = \"1kB\"\n\
                 flows = 3\nper_host = 2\nperiod = \"1ms\"\nduration = \"50ms\"";
     let flows = flows(text, 1);
@@ -292,7 +292,7 @@ fn a_file_lists_flows() {
 }
 
 #[test]
-fn what_a_kind_lacks_or_has_no_use_for_is_named() {
+fn missing_and_unused_keys_of_a_kind_are_named() {
     for (text, word) in [
         (
             "kind = \"poisson\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nflows = 1",
@@ -356,7 +356,7 @@ fn what_a_kind_lacks_or_has_no_use_for_is_named() {
 }
 
 #[test]
-fn bbr_goes_across_and_dctcp_stays_inside() {
+fn bbr_runs_between_datacenters_and_dctcp_inside() {
     let text = format!("kind = \"permutation\"\n{ALL}\nsizes = \"1mb\"\nacross = \"50%\"");
     let run = run_with(&text, 1, 1, "bbr-dctcp").unwrap();
     let congctl = run.topology.congctl.as_ref().unwrap();
