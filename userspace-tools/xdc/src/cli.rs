@@ -31,7 +31,7 @@ Examples:
   xdc doctor
 
 Exit codes: 0 fine, 1 failure or an expectation that does not hold, 2 usage, 129 SIGHUP,
-130 Ctrl-C, 143 SIGTERM. Under nohup SIGHUP changes nothing."
+130 Ctrl-C, 143 SIGTERM. Under nohup SIGHUP is ignored."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -59,10 +59,10 @@ Examples:
   xdc sweep grid.toml --plot fct_ms.p99,drops
   xdc sweep grid.toml --backend slurm --jobs 64 --sbatch=--partition=batch
 
-Finished cells are kept: the same command continues where it was interrupted, and computes again
-what depends on a changed module, kernel or scenario.")]
+Finished cells are kept: the same command continues after an interruption, and reruns
+cells that depend on a changed module, kernel or scenario.")]
     Sweep(sweep::Request),
-    /// Run the figures of a paper again, and write a page with our numbers beside the paper's.
+    /// Run the figures of a paper, and write a page that compares our numbers with the paper's.
     #[command(after_help = "\
 Examples:
   xdc paper uno --quick
@@ -73,22 +73,22 @@ Examples:
 A claim that does not hold here is a finding, not a failure: it does not change the exit code.
 As with sweep, finished cells are kept.")]
     Paper(paper::Request),
-    /// Judge a congestion control: a scorecard against references.
+    /// Score a congestion control against references.
     #[command(after_help = "\
 Examples:
   xdc score unocc --quick
   xdc score cubic --rows S1,S4 --json
   xdc score westwood --define mine.toml --quick      its [cc.westwood] tables
   xdc score gemini --quick --against old.json        fails if a cell is clearly worse
-  xdc score --references --quick --update            what the repository ships of them
+  xdc score --references --quick --update            updates the repository's references
 
 docs/method.md explains the scores. Finished runs stay in the cache.")]
     Score(score::Request),
-    /// Tune a congestion control within a budget, and judge the outcome elsewhere.
+    /// Tune a congestion control within a budget, and test the result on other rows.
     #[command(after_help = "\
 Examples:
   xdc tune gemini --on S1,S4 --budget 200
-  xdc tune dctcp --on S1,S4 --budget 200      the same budget for everybody
+  xdc tune dctcp --on S1,S4 --budget 200      the same budget for another algorithm
 
 The winner on set A is compared with the default on set B, which has other rows, seeds, RTTs and
 rates: docs/run-experiments.md.")]
@@ -192,7 +192,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   xdc bench
-  xdc bench --boots 2            does it repeat?
+  xdc bench --boots 2            compares two boots
   xdc bench --update-docs        writes the tables of docs/performance.md")]
     Bench(bench::Request),
     /// Plan AccelToR (queues, round trips, timers), or classify elephants.
@@ -204,14 +204,14 @@ Examples:
   sudo xdc acceltor elephants bond0"
     )]
     Acceltor(AcceltorCommand),
-    /// Compare congestion controls with their twins in Rust, packet by packet.
+    /// Compare congestion controls with their Rust twins, packet by packet.
     #[command(after_help = "\
 Examples:
   xdc twin
   xdc twin incast loss --seed 7
   xdc twin one-flow --pcap captures")]
     Twin(twin::Request),
-    /// Record the tracepoints of our modules, or plot a recording.
+    /// Record tracepoints of the modules, or plot a recording.
     #[command(args_conflicts_with_subcommands = true, after_help = trace::help())]
     Trace {
         #[command(subcommand)]
@@ -235,20 +235,20 @@ Examples:
 Builds the kernel's Rust crates from the distribution's source and configuration with the same
 tools that built the kernel, compares the result with the packages, and names each difference.")]
     Kdir(kdir::Request),
-    /// Show TCP sockets with the whole state of unocc and gemini, live.
+    /// Show TCP sockets with the full state of unocc and gemini, live.
     #[command(after_help = observe::ss::EXAMPLES)]
     Ss(observe::ss::Args),
     /// Show one phantom queue, live: rates, marks, drops, backlog.
     #[command(override_usage = "xdc watch dev DEV [handle N:] ...", after_help = observe::watch::EXAMPLES)]
     Watch(observe::watch::Args),
-    /// Show flows and queues on a screen.
+    /// Show flows and queues, live, on the full screen.
     #[command(after_help = observe::top::EXAMPLES)]
     Top(observe::top::Args),
     /// Show missing parts of this host, and the commands that install them.
     #[command(after_help = "\
 Examples:
   xdc doctor
-  xdc doctor --kdir /lib/modules/7.3.4/build     can modules be built for it and loaded?")]
+  xdc doctor --kdir /lib/modules/7.3.4/build     checks whether modules build and load")]
     Doctor {
         /// Check this kernel build tree for building modules; a missing part is then a failure.
         #[arg(long, value_name = "DIR")]
@@ -308,8 +308,8 @@ Examples:
   sudo xdc acceltor elephants bond0                      until Ctrl-C
   sudo xdc acceltor elephants bond0 --bytes 1MB --top 80 --json
 
-The classifier is the filter of a qdisc with `detect filter`: it counts the payload of each TCP flow, and
-says what this program tells it. It is taken away at the end. After a kill -9: tc filter del dev DEV.")]
+The classifier is a filter for a qdisc with `detect filter`. It counts the payload of each TCP flow;
+this program sets the elephants and removes it at the end. After kill -9: tc filter del dev DEV.")]
     Elephants(elephants::Request),
 }
 

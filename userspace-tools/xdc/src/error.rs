@@ -99,7 +99,7 @@ impl Error {
         match err.kind() {
             std::io::ErrorKind::StorageFull => error.hint("free some disk space"),
             std::io::ErrorKind::AlreadyExists => error.hint("another file, or remove this one"),
-            std::io::ErrorKind::PermissionDenied => error.hint("check who owns it"),
+            std::io::ErrorKind::PermissionDenied => error.hint("check owner and mode of the file"),
             _ => error,
         }
     }

@@ -168,16 +168,17 @@ impl Home {
             Err(err) if err.kind() == ErrorKind::PermissionDenied => {
                 let target = fs::read_link(&full).unwrap_or_else(|_| full.clone());
                 Err(
-                    Error::failure(format!("build/{path} is not readable by you: {err}")).hint(
-                        format!("make as this user, or let it read {}", target.display()),
-                    ),
+                    Error::failure(format!("build/{path} is not readable: {err}")).hint(format!(
+                        "make as this user, or read permission for {}",
+                        target.display()
+                    )),
                 )
             }
             Err(_) if !self.is_checkout() => {
                 Err(Error::failure(format!("this bundle has no build/{path}"))
                     .hint("--engine uml, or a checkout, whose Makefile builds it"))
             }
-            Err(_) => Err(Error::unbuilt(format!("build/{path} is not there yet"))),
+            Err(_) => Err(Error::unbuilt(format!("build/{path} is not built"))),
         }
     }
 
@@ -372,8 +373,12 @@ pub fn memory_dir(bytes: u64) -> Result<OwnedDir> {
     }
     reap_once(shm);
     let own = format!("{MEMORY}{}m-", bytes >> 20);
-    let made = OwnedDir::make(shm, &own)
-        .map_err(|err| Error::io("a directory for the guest's memory in /dev/shm", &err))?;
+    let made = OwnedDir::make(shm, &own).map_err(|err| {
+        Error::io(
+            "cannot make a directory for the guest's memory in /dev/shm",
+            &err,
+        )
+    })?;
     // Counted once our directory exists, so that guests that start together count each other. Any
     // user can make such names, so only directories held by live processes of this user count.
     let promised: u64 = owned::held(shm, MEMORY)
@@ -401,7 +406,12 @@ fn new_temp_dir(base: &Path) -> Result<OwnedDir> {
     // Absolute, because it is a guest's current directory.
     std::path::absolute(base)
         .and_then(|base| OwnedDir::make(&base, PREFIX))
-        .map_err(|err| Error::io(format!("temporary directory in {}", base.display()), &err))
+        .map_err(|err| {
+            Error::io(
+                format!("cannot make a directory in {}", base.display()),
+                &err,
+            )
+        })
 }
 
 /// Removes directories of killed processes, once per base.
@@ -438,7 +448,7 @@ pub fn require_space(dir: &Path) -> Result<()> {
         MIN_FREE_BYTES >> 20,
         dir.display()
     ))
-    .hint("free some disk space, or set TMPDIR and --results to where there is some"))
+    .hint("free some disk space, or set TMPDIR and --results to another disk"))
 }
 
 #[cfg(test)]
@@ -488,7 +498,7 @@ mod tests {
             let mode = fs::metadata(&path).unwrap().mode();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
             let said = find(&suspicious).unwrap_err().to_string();
-            assert!(said.contains("can be written by others"), "{said}");
+            assert!(said.contains("is writable by others"), "{said}");
             // XDC_HOME makes the folder trusted.
             assert!(find(&trusting).is_ok(), "{name}");
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();

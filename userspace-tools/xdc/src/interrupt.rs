@@ -43,7 +43,7 @@ pub fn install() -> Result<()> {
     let wanted = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
         .filter(|signal| ignored >> (signal - 1) & 1 == 0);
-    let failed = |err: std::io::Error| Error::io("catching signals", &err);
+    let failed = |err: std::io::Error| Error::io("cannot catch signals", &err);
     let mut signals = Signals::new(wanted).map_err(failed)?;
     thread::Builder::new()
         .name("signals".to_owned())
@@ -118,7 +118,7 @@ pub fn end_on_closed_pipe() -> Result<()> {
     let always = Arc::new(AtomicBool::new(true));
     flag::register_conditional_default(SIGPIPE, always)
         .map(drop)
-        .map_err(|err| Error::io("catching signals", &err))
+        .map_err(|err| Error::io("cannot catch signals", &err))
 }
 
 /// Gives [`save`] time after a first signal.

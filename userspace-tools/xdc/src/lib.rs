@@ -223,7 +223,7 @@ mod tests {
             let place = |name: &str| WINGS.iter().position(|wing| *wing == name);
             let own = place(first);
             let known = own.is_some() || inside.iter().count() == 1;
-            assert!(known, "'{first}' has no place in the order of wings");
+            assert!(known, "'{first}' is not in the order of layers");
             for name in used(&fs::read_to_string(&path).unwrap()) {
                 // None, a name that is no layer, is less than any place.
                 if place(&name) > own {

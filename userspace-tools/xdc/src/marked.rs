@@ -14,12 +14,12 @@ pub fn update(page: &Path, name: &str, part: &str) -> Result<()> {
     let failed = |err| Error::io(page.display(), &err);
     let text = fs::read_to_string(page).map_err(failed)?;
     let (before, _, after) = split(&text, name)
-        .ok_or_else(|| Error::failure(format!("{} does not mark its tables", page.display())))?;
+        .ok_or_else(|| Error::failure(format!("{} has no marks of '{name}'", page.display())))?;
     let new = format!("{before}{part}{after}");
     if split(&new, name).is_none_or(|(_, shown, _)| shown != part) {
-        let sentence = format!("the new part of {} ends before its end", page.display());
+        let sentence = format!("the new part of {} contains its end mark", page.display());
         return Err(Error::failure(sentence)
-            .hint(format!("no text with '<!-- {name}: end -->' in the result")));
+            .hint(format!("a result without the text '<!-- {name}: end -->'")));
     }
     owned::replace(page, new).map_err(failed)
 }
@@ -95,10 +95,7 @@ pub mod tests {
         }
         let text = fs::read_to_string(&path).unwrap();
         let (_, shown, _) = split(&text, section).expect("the page marks its sections");
-        assert_eq!(
-            shown, wanted,
-            "docs/{page} is not what the code says: UPDATE_DOCS=1"
-        );
+        assert_eq!(shown, wanted, "docs/{page} is out of date: UPDATE_DOCS=1");
     }
 
     #[test]
@@ -131,7 +128,7 @@ pub mod tests {
         // A part with an end mark inside is refused.
         let shown = fs::read_to_string(&page).unwrap();
         let err = update(&page, "t", "x<!-- t: end -->\ny\n").unwrap_err();
-        assert!(err.to_string().contains("ends before its end"), "{err}");
+        assert!(err.to_string().contains("contains its end mark"), "{err}");
         assert_eq!(fs::read_to_string(&page).unwrap(), shown);
     }
 

@@ -12,7 +12,7 @@ use crate::interrupt;
 pub fn print(text: fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     if let Err(err) = out.write_fmt(text).and_then(|()| out.flush()) {
-        Error::io("writing to standard output", &err).report();
+        Error::io("cannot write to standard output", &err).report();
         interrupt::end(1);
     }
 }

@@ -101,7 +101,7 @@ impl OwnedDir {
         let ours = rustix::fs::fstat(&self.dir)?;
         if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino) {
             return Err(io::Error::other(
-                "somebody has put another directory in its place",
+                "another process has replaced the directory",
             ));
         }
         self.path.set_file_name(name);
@@ -299,7 +299,10 @@ fn is_held(path: &Path) -> io::Result<bool> {
 pub fn make_folder(path: &Path) -> io::Result<()> {
     for folder in path.ancestors().take(own_folders(path)) {
         if fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_symlink()) {
-            let sentence = format!("{} is a link, and may lead anywhere", folder.display());
+            let sentence = format!(
+                "{} is a symbolic link, which is not followed",
+                folder.display()
+            );
             return Err(io::Error::other(sentence));
         }
     }
@@ -341,7 +344,7 @@ fn put(path: &Path, content: &[u8]) -> io::Result<File> {
     };
     let old = match fs::symlink_metadata(path) {
         Ok(old) if !old.is_file() => {
-            let what = "not a regular file (a link is none, so that nothing is written elsewhere)";
+            let what = "not a regular file (symbolic links are not followed)";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
         old => old.ok(),

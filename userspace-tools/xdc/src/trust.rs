@@ -67,7 +67,7 @@ impl Trust {
         self.check_owner(path, &meta)?;
         match self.is_writable_by_others(&meta, is_above) {
             false => Ok(()),
-            true => Err(refused(path, "can be written by others")
+            true => Err(refused(path, "is writable by others")
                 .hint(format!("chmod go-w {}", path.display()))),
         }
     }
@@ -94,7 +94,7 @@ impl Trust {
 
 fn refused(path: &Path, what: &str) -> Error {
     let path = path.display();
-    Error::failure(format!("{path} {what}, so nothing of it is run"))
+    Error::failure(format!("{path} {what}, so it is not run"))
 }
 
 #[cfg(test)]

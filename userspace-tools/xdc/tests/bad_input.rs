@@ -587,13 +587,13 @@ fn unsafe_and_too_large_grids_are_refused() {
         seeds.join(", ")
     );
     caller.write("g.toml", &grid);
-    caller.refused(USAGE, &["sweep", "g.toml"], &["all together"]);
+    caller.refused(USAGE, &["sweep", "g.toml"], &["of all points"]);
 }
 
 #[test]
 fn a_grid_for_two_engines_is_refused() {
     let axis = ["sweep", "links", "--axis", "engine=uml,qemu"];
-    Caller::new().refused(USAGE, &axis, &["for uml and some for qemu"]);
+    Caller::new().refused(USAGE, &axis, &["mixes the engines uml and qemu"]);
 }
 
 #[test]

@@ -127,7 +127,7 @@ impl Suite {
         }
         .ok_or_else(|| {
             let names: Vec<_> = self.kernels.iter().map(|kernel| kernel.name()).collect();
-            Error::usage(format!("{} is not for that kernel", self.name))
+            Error::usage(format!("{} does not run on that kernel", self.name))
                 .hint(format!("--kernel {}", names.join(" or ")))
         })
     }
@@ -415,9 +415,7 @@ fn root(home: &Home) -> Result<PathBuf> {
     let text = String::from_utf8_lossy(&output.stdout);
     match text.lines().last().filter(|_| output.status.success()) {
         Some(path) => Ok(PathBuf::from(path)),
-        None => Err(Error::failure(
-            "the root of the suites' guests could not be made",
-        )),
+        None => Err(Error::failure("cannot make the root of the suites' guests")),
     }
 }
 
@@ -489,7 +487,7 @@ fn told(reports: &[Report]) -> String {
             }
         };
         list(Verdict::Both, "fails with both");
-        list(Verdict::KernelsOwn, "fails with the kernel's own alone");
+        list(Verdict::KernelsOwn, "fails with the kernel's modules only");
         list(Verdict::Ours, "FAILS WITH OURS");
         if let Some(why) = &report.died {
             let _ = writeln!(text, "# {}: DIED: {why}", report.suite);
@@ -569,7 +567,7 @@ fn section(report: &Report) -> String {
         shortened(report.commit.as_deref().unwrap_or("unknown")),
     );
     if let Some(why) = &report.died {
-        let _ = writeln!(page, "It did not come to its end: {why}.\n");
+        let _ = writeln!(page, "The suite ended early: {why}.\n");
     }
     page.push_str("| variant | passed | failed | skipped |\n|---|---:|---:|---:|\n");
     for variant in report.variants() {
@@ -586,13 +584,10 @@ fn section(report: &Report) -> String {
     for (verdict, title) in [
         (
             Verdict::Ours,
-            "Fails with ours, passes with the kernel's own:",
+            "Fails with ours, passes with the kernel's modules:",
         ),
         (Verdict::Both, "Fails with both:"),
-        (
-            Verdict::KernelsOwn,
-            "Fails with one of the kernel's own, not with ours:",
-        ),
+        (Verdict::KernelsOwn, "Fails with the kernel's modules only:"),
     ] {
         let mut cases = report.with(verdict).peekable();
         if cases.peek().is_none() {
@@ -615,7 +610,7 @@ fn section(report: &Report) -> String {
         *reasons.entry(why.map_or("", String::as_str)).or_default() += 1;
     }
     if !reasons.is_empty() {
-        let _ = writeln!(page, "Skipped with all:\n");
+        let _ = writeln!(page, "Skipped with all variants:\n");
         for (why, count) in reasons {
             let _ = writeln!(page, "- {count}: {why}");
         }

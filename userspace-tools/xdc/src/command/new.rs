@@ -23,7 +23,7 @@ pub fn command(path: &Path) -> Result<bool> {
     if !named {
         let with = path.with_extension("toml");
         return Err(Error::usage(format!(
-            "{} does not have the name of a scenario file",
+            "the name of a scenario file ends in .toml, not {}",
             path.display()
         ))
         .hint(format!("xdc new {}", with.display())));
@@ -35,11 +35,11 @@ pub fn command(path: &Path) -> Result<bool> {
         .and_then(|mut file| file.write_all(text().as_bytes()));
     match written {
         Ok(()) => {
-            println!("{0} is written; now: xdc run {0}", path.display());
+            println!("wrote {0}; run it: xdc run {0}", path.display());
             Ok(true)
         }
         Err(err) if err.kind() == ErrorKind::AlreadyExists => Err(Error::usage(format!(
-            "{} is there already and stays as it is",
+            "{} exists and is not overwritten",
             path.display()
         ))
         .hint("xdc new OTHER.toml")),
@@ -96,7 +96,7 @@ mod tests {
         assert!(command(&path).unwrap());
         std::fs::write(&path, "mine").unwrap();
         let said = command(&path).unwrap_err().to_string();
-        assert!(said.contains("is there already"), "{said}");
+        assert!(said.contains("is not overwritten"), "{said}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
         assert!(command(&dir.path().join("mine.txt")).is_err());
         assert!(command(&dir.path().join("no/such/folder.toml")).is_err());

@@ -54,7 +54,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     if request.engine == Kind::Uml && !can_be_waited_for(&io::stdin()) {
         return Err(Error::usage(
-            "User Mode Linux cannot wait for what is neither a terminal nor a pipe, and would hang",
+            "standard input is neither a terminal nor a pipe: User Mode Linux would hang",
         )
         .hint("cat FILE | xdc shell --engine uml, or --engine qemu"));
     }
@@ -74,7 +74,7 @@ pub fn command(request: &Request) -> Result<bool> {
         machine: MACHINE,
     };
     if request.engine == Kind::Qemu && home.guest_program(observer::OBJECT)?.is_none() {
-        eprintln!("xdc: `xdc trace` has nothing to record with in this guest; try: make tracing");
+        eprintln!("xdc: this guest lacks the program of `xdc trace`; try: make tracing");
     }
     let mut left: Option<Pending> = None;
     let outcome = guest.interact(&plan, |name, file| {

@@ -140,10 +140,8 @@ fn knobs(cc: &str) -> Result<Vec<Knob>> {
         }]);
     }
     let Some(algorithm) = ALGORITHMS.iter().find(|it| it.name() == cc) else {
-        return Err(
-            Error::usage(format!("'{cc}' has no knob that a scenario can set"))
-                .hint("unocc, gemini, dctcp or cubic-ecn"),
-        );
+        return Err(Error::usage(format!("'{cc}' has no tunable parameter"))
+            .hint("unocc, gemini, dctcp or cubic-ecn"));
     };
     let params = algorithm.params.iter().filter(|param| {
         // A switch with few values has no factor of two.
@@ -274,11 +272,16 @@ pub fn command(request: &Request) -> Result<bool> {
     let rows_a = choose(all.clone(), &request.on)?;
     let rows_b = choose(all, &request.hold_out)?;
     if rows_a.iter().any(|row| row.bench) {
-        return Err(Error::usage("instructions are not tuned for").hint("--on S1,S4"));
+        return Err(
+            Error::usage("a row that counts instructions cannot be tuned").hint("--on S1,S4"),
+        );
     }
     if let Some(row) = rows_b.iter().find(|row| row.scenario != "base") {
-        return Err(Error::usage(format!("{} has a network of its own", row.id))
-            .hint("a row on the scorecard's base network: S3, S6"));
+        return Err(Error::usage(format!(
+            "row {} does not use the scorecard's base network",
+            row.id
+        ))
+        .hint("a row on the base network: S3, S6"));
     }
     let dir = request.to.dir("tune");
     home::make_out(&dir)?;
@@ -307,7 +310,7 @@ pub fn command(request: &Request) -> Result<bool> {
         let setting = propose(&mut rng, &knobs, &best, n < request.budget / 2);
         let value = bench.on_a(&rows_a, &setting)?;
         progress.note(&format!(
-            "setting {} of {}: {value:+.3}, the best {:+.3}",
+            "setting {} of {}: {value:+.3}, best {:+.3}",
             n + 1,
             request.budget,
             at_best.max(value)
@@ -375,7 +378,7 @@ pub fn command(request: &Request) -> Result<bool> {
         factor_of_two: costs,
     };
     let json = serde_json::to_string_pretty(&tuned)
-        .map_err(|err| Error::failure(format!("the outcome cannot be written: {err}")))?;
+        .map_err(|err| Error::failure(format!("cannot write the outcome: {err}")))?;
     let path = dir.join(format!("{}.json", request.cc));
     owned::replace(&path, format!("{json}\n")).map_err(|err| Error::io(path.display(), &err))?;
     if let Some(page) = &request.page {
@@ -411,7 +414,7 @@ fn all_in(dir: &Path) -> Result<Vec<Tuned>> {
 
 /// Formats outcomes as Markdown.
 fn table(all: &[Tuned]) -> String {
-    let mut table = "| | settings | set A, mean log2 to the ideal: default | tuned | set B, tuned over default: better | equal | worse | undecided | what was changed | dearest factor of two, log2 on A |\n\
+    let mut table = "| | settings | set A, mean log2 to the ideal: default | tuned | set B, tuned over default: better | equal | worse | undecided | changes | costliest factor of two, log2 on A |\n\
                      |---|---:|---:|---:|---:|---:|---:|---:|---|---|\n"
         .to_owned();
     for it in all {
@@ -446,7 +449,7 @@ fn table(all: &[Tuned]) -> String {
             count(card::Verdict::Loss),
             count(card::Verdict::Undecided),
             match changed.is_empty() {
-                true => "nothing".to_owned(),
+                true => "none".to_owned(),
                 false => changed.join(", "),
             },
             dearest.unwrap_or_default()
@@ -458,7 +461,7 @@ fn table(all: &[Tuned]) -> String {
 impl Tuned {
     fn text(&self) -> String {
         let mut text = format!(
-            "{}, {} settings on {}\nmean log2 to the ideal there: default {:+.3}, tuned {:+.3}\n",
+            "{}, {} settings on {}\nmean log2 to the ideal: default {:+.3}, tuned {:+.3}\n",
             self.cc,
             self.budget,
             self.on.join(", "),
@@ -468,7 +471,7 @@ impl Tuned {
         for it in &self.knobs {
             let _ = writeln!(text, "  {:28} {:>10} -> {}", it.knob, it.default, it.tuned);
         }
-        text += "a factor in one knob, from the tuned setting, costs there\n";
+        text += "effect of a factor in one knob on this mean, from the tuned setting\n";
         for it in &self.factor_of_two {
             let _ = writeln!(
                 text,
@@ -478,7 +481,7 @@ impl Tuned {
         }
         let _ = writeln!(
             text,
-            "tuned over default on {}, elsewhere, log2",
+            "tuned over default on {}, log2",
             self.hold_out.join(", ")
         );
         for held in &self.b {

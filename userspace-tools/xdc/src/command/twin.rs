@@ -151,7 +151,7 @@ fn case(loaded: Loaded, ccs: (&str, &str), seed: Option<u64>) -> Result<Case> {
     let scenario = &loaded.scenario;
     if scenario.expect.iter().all(|expect| expect.cc != ccs.0) {
         return Err(Error::usage(format!(
-            "no expectation on '{}' says what the scenario exercises",
+            "no expectation on '{}' checks the scenario's effect",
             ccs.0
         ))
         .hint("[[expect]] with a metric such as capture.marked"));

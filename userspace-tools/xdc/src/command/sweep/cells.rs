@@ -103,7 +103,7 @@ impl<'a> Inputs<'a> {
 }
 
 fn not_written(err: serde_json::Error) -> Error {
-    Error::failure(format!("a cell or its plan cannot be written: {err}"))
+    Error::failure(format!("cannot write a cell or its plan: {err}"))
 }
 
 /// Cells of one command.

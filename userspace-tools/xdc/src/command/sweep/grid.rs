@@ -110,7 +110,7 @@ impl Axis {
                     Ok((label, vec![set]))
                 }
                 (AxisValue::Plain(_), None) => Err(Error::usage(format!(
-                    "the axis '{}' has plain values but no 'key'",
+                    "the axis '{}' has plain values, but no 'key'",
                     self.name
                 ))
                 .hint("key = \"queues.port.limit\"")),
@@ -150,11 +150,11 @@ impl Expanded {
             (Some(wanted), _) => Ok(wanted),
             (None, None) => Ok(first),
             (None, Some(other)) => Err(Error::usage(format!(
-                "some points of the grid are for {} and some for {}",
+                "the grid mixes the engines {} and {}",
                 first.name(),
                 other.name()
             ))
-            .hint("a grid for each, and xdc compare; or for all of it --engine uml")),
+            .hint("one grid per engine and xdc compare, or --engine uml")),
         }
     }
 }
@@ -290,7 +290,7 @@ fn text_bytes(texts: &[String]) -> usize {
 
 fn too_large() -> Error {
     Error::usage(format!(
-        "the scenarios of a grid's points take more than {} MB, all together",
+        "the scenarios of all points of the grid exceed {} MB",
         MAX_GRID_BYTES >> 20
     ))
     .hint("several grids, or a smaller scenario")
@@ -370,14 +370,14 @@ mod tests {
         let axis = format!("flows.0.start={}", values.join(","));
         grid.axis = vec![Axis::parse(&axis).unwrap()];
         let said = grid.expand(&home).unwrap_err().to_string();
-        assert!(said.contains("all together"), "{said}");
+        assert!(said.contains("of all points"), "{said}");
         let long = AxisValue::Named {
             label: "x".to_owned(),
             set: vec!["x".repeat(1 << 20)],
         };
         grid.axis[0].values = vec![long; 1000];
         let said = grid.expand(&home).unwrap_err().to_string();
-        assert!(said.contains("all together"), "{said}");
+        assert!(said.contains("of all points"), "{said}");
     }
 
     /// Each point reads the files by itself.
@@ -407,7 +407,7 @@ mod tests {
             let mut grid = Grid::of(path.to_str().unwrap());
             grid.axis.push(axis.clone());
             let said = grid.expand(&home).unwrap_err().to_string();
-            assert!(said.contains("all together"), "{file}: {said}");
+            assert!(said.contains("of all points"), "{file}: {said}");
         }
     }
 
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(kind(&grid, None).unwrap(), Kind::Uml);
         grid.axis = vec![Axis::parse("engine=uml,qemu").unwrap()];
         let said = kind(&grid, None).unwrap_err().to_string();
-        assert!(said.contains("for uml and some for qemu"), "{said}");
+        assert!(said.contains("mixes the engines uml and qemu"), "{said}");
         assert_eq!(kind(&grid, Some(Kind::Qemu)).unwrap(), Kind::Qemu);
     }
 

@@ -242,10 +242,10 @@ impl Lab {
             };
             if !same {
                 return Err(Error::failure(format!(
-                    "{} has changed since this command began: a make has run beside it",
+                    "{} changed during this command: make ran at the same time",
                     source.path.display()
                 ))
-                .hint("the same command again: it computes what the change touches"));
+                .hint("the same command again: it reruns the affected cells"));
             }
         }
         Ok(())
@@ -290,7 +290,7 @@ pub mod tests {
         lab.check_unchanged().unwrap();
         put(&agent, b"another").unwrap();
         let said = lab.check_unchanged().unwrap_err().to_string();
-        assert!(said.contains("agent has changed"), "{said}");
+        assert!(said.contains("agent changed"), "{said}");
         let copy = lab.home().agent().unwrap();
         assert_eq!(fs::read(copy).unwrap(), b"agent");
         assert_ne!(Lab::copy(&home, Engine::UML).unwrap().parts(), lab.parts());

@@ -134,7 +134,7 @@ pub fn command(request: &Request) -> Result<bool> {
         let cells = grid.cells.len();
         if cell >= cells {
             return Err(Error::usage(format!(
-                "the grid has {cells} cells, no number {cell}"
+                "no cell {cell}: the grid has {cells} cells"
             )));
         }
         sweep.compute(cell)?;
@@ -251,7 +251,7 @@ impl<'a> Sweep<'a> {
             // QEMU picks a scale by machine, and cells must be comparable.
             (None, Engine::Qemu { .. } | Engine::Host) => {
                 return Err(
-                    Error::usage("a sweep on QEMU needs one scale for all its cells")
+                    Error::usage("a sweep on QEMU needs one scale for all cells")
                         .hint("--set scale=10, or --engine uml"),
                 );
             }
@@ -361,7 +361,7 @@ impl Total {
         let known = sweep.grid.cells.len() - missing;
         if known > 0 {
             let note = format!(
-                "{known} of {} cells are there already",
+                "{known} of {} cells are already computed",
                 sweep.grid.cells.len()
             );
             sweep.runner.progress.note(&note);
@@ -456,13 +456,13 @@ fn report(
     }
     if doubts > 0 {
         eprintln!(
-            "xdc: {doubts} cells are suspect: the column 'suspect' of the table says why; \
-             --again suspect computes them again"
+            "xdc: {doubts} cells are suspect, with the reason in the table's column 'suspect'; \
+             --again suspect reruns them"
         );
     }
     if failed > 0 {
         eprintln!(
-            "xdc: {failed} of {} cells failed; the same command tries them again",
+            "xdc: {failed} of {} cells failed; the same command retries them",
             grid.cells.len()
         );
     }

@@ -22,7 +22,7 @@ pub fn plots(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> Result<St
         && !rows.is_empty()
     {
         return Err(Error::usage(format!("no cell has a value of '{metric}'"))
-            .hint("--plot with a metric that applies to these runs"));
+            .hint("--plot with a metric of these runs"));
     }
     let first = |label: &[String]| label.first().cloned().unwrap_or_default();
     let labels: Vec<_> = grid.points.iter().map(|it| first(&it.labels)).collect();

@@ -39,7 +39,7 @@ pub fn run(sweep: &Sweep<'_>, dir: &Path, request: &Request) -> Result<Outcomes>
             break;
         }
         if attempt > 1 {
-            let note = format!("{} cells have no result; submitting them again", left.len());
+            let note = format!("{} cells have no result; resubmitting them", left.len());
             sweep.runner.progress.note(&note);
         }
         let job = Job::submit(dir, request, &left)?;
@@ -121,7 +121,7 @@ impl Job {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(
                 Error::failure(format!("sbatch refused the job: {}", said.trim()))
-                    .hint("--sbatch=--partition=NAME and the like"),
+                    .hint("--sbatch=--partition=NAME or other options"),
             );
         }
         let id = id.to_owned();
@@ -161,13 +161,14 @@ impl Drop for Job {
 
 /// Script that runs this command for one cell. Slurm copies it away, so paths are absolute.
 fn job_script() -> Result<String> {
-    let here = env::current_dir().map_err(|err| Error::io("finding this directory", &err))?;
-    let program = env::current_exe().map_err(|err| Error::io("finding this program", &err))?;
+    let here =
+        env::current_dir().map_err(|err| Error::io("cannot find the current directory", &err))?;
+    let program = env::current_exe().map_err(|err| Error::io("cannot find this program", &err))?;
     let mut words = Vec::new();
     for word in env::args_os().skip(1) {
         let word = word.into_string().map_err(|word| {
             Error::usage(format!(
-                "'{}' is not UTF-8, and a job's script is",
+                "'{}' is not UTF-8, as a job script must be",
                 word.display()
             ))
             .hint("another name, or --backend local")

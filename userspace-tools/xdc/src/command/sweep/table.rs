@@ -54,7 +54,7 @@ pub struct Part<'a> {
 /// The columns of table.csv, for its page.
 #[cfg(test)]
 pub const COLUMNS: &[Column] = &[
-    ("figure", "", "of a paper: the figure's id"),
+    ("figure", "", "id of a paper's figure"),
     (
         "AXIS",
         "",
@@ -65,7 +65,7 @@ pub const COLUMNS: &[Column] = &[
     (
         "cell",
         "",
-        "its files in the cache are `cells/CELL.json` and `cells/CELL.flows.csv`",
+        "key of the files `cells/CELL.json` and `cells/CELL.flows.csv` in the cache",
     ),
     ("engine", "", "`uml` or `qemu`"),
     (
@@ -73,13 +73,17 @@ pub const COLUMNS: &[Column] = &[
         "",
         "how many times slower the guest was; all numbers are corrected for it",
     ),
-    ("kernel", "", "of the guest"),
+    ("kernel", "", "kernel of the guest"),
     (
         "METRIC",
         "",
-        "one column for each metric that a cell has, by its name, but for `wall_s` and `build_wall_s`",
+        "one column for each metric that a cell has, by its name, except `wall_s` and `build_wall_s`",
     ),
-    ("suspect", "", "why the row is not reliable; empty if it is"),
+    (
+        "suspect",
+        "",
+        "why the row is unreliable; empty if it is reliable",
+    ),
 ];
 
 pub fn csv(parts: &[Part<'_>]) -> Result<Vec<u8>> {
@@ -141,7 +145,7 @@ pub fn labels(grid: &Expanded, cell: &Cell) -> BTreeMap<String, String> {
 /// Every number of a run by metric name; lists become text.
 pub fn leaves(run: &Run) -> Result<BTreeMap<String, String>> {
     let mut value = serde_json::to_value(run)
-        .map_err(|err| Error::failure(format!("a run cannot be written: {err}")))?;
+        .map_err(|err| Error::failure(format!("cannot write a run: {err}")))?;
     // Sentences, not numbers.
     value.as_object_mut().map(|run| run.remove("notes"));
     let mut leaves = BTreeMap::new();
@@ -230,10 +234,10 @@ pub fn seeds_note(grid: &Expanded, rows: &[Row<'_>]) -> Option<String> {
     let of = match alike {
         0 => return None,
         alike if alike == all => String::new(),
-        alike => format!(" of {alike} of {all} rows"),
+        alike => format!(" in {alike} of {all} rows"),
     };
     Some(format!(
-        "note: the seeds change nothing{of}: nothing there is random, so one run stands for all"
+        "note: the seeds have no effect{of}: no input is random, so one run represents all"
     ))
 }
 
@@ -419,13 +423,13 @@ mod tests {
         let alike = rows([7.0; 3]);
         assert!(!text(&grid, &alike, &metrics).contains("+-"));
         let note = seeds_note(&grid, &alike).unwrap();
-        assert!(note.contains("the seeds change nothing: "), "{note}");
+        assert!(note.contains("the seeds have no effect: "), "{note}");
         // A metric that is 0 in all runs still gets an interval if others vary.
         let cubic_varies = rows([7.0, 8.0, 9.0]);
         let shown = text(&grid, &cubic_varies, &metrics);
         assert_eq!(shown.matches("+-").count(), 2, "{shown}");
         let note = seeds_note(&grid, &cubic_varies).unwrap();
-        assert!(note.contains("of 1 of 2 rows"), "{note}");
+        assert!(note.contains("in 1 of 2 rows"), "{note}");
         assert_eq!(seeds_note(&grid, &rows([1.0, 2.0, 3.0])[3..]), None);
     }
 
