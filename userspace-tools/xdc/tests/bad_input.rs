@@ -283,7 +283,7 @@ fn mistakes_in_set_are_refused() {
         ("topology.mtu=20", &["an mtu of 20"]),
         (
             "sysctl.\"kernel.core_pattern\"=|/tmp/evil %p",
-            &["kernel.core_pattern is the whole machine's"],
+            &["kernel.core_pattern belongs to the whole machine"],
         ),
         (
             "sysctl.\"/etc/crontab\"=x",
@@ -295,7 +295,7 @@ fn mistakes_in_set_are_refused() {
         ),
         (
             "host.near.sysctl.\"vm.swappiness\"=11",
-            &["vm.swappiness is the whole machine's"],
+            &["vm.swappiness belongs to the whole machine"],
         ),
         ("jain_window=1ns", &["'jain_window' is 1ns"]),
         ("duration=18446744073s", &["'duration' is"]),
@@ -335,7 +335,7 @@ fn a_congestion_control_named_like_a_result_file_is_refused() {
     for cc in ["overview", "fct", "trace-cubic"] {
         let set = format!("cc.{cc}.kernel=cubic");
         let args = ["run", "links", "--cc", cc, "--set", &set];
-        caller.refused(USAGE, &args, &["name of a file"]);
+        caller.refused(USAGE, &args, &["name of a result file"]);
     }
 }
 
@@ -353,7 +353,7 @@ fn a_scenario_file_without_a_stem_is_refused() {
         fs::copy(&links, caller.dir.path().join(name)).unwrap();
         let path = format!("./{name}");
         let args = ["run", path.as_str(), "--engine", "uml"];
-        caller.refused(USAGE, &args, &["no name for its results"]);
+        caller.refused(USAGE, &args, &["no stem to name the results"]);
     }
 }
 
@@ -534,7 +534,7 @@ fn unknown_metrics_are_refused() {
         .position(|line| line.contains("link_rt_error"))
         .unwrap();
     let at = format!(
-        "typo.toml:{}: expect.0.metric: what is 'link_rt_error'?",
+        "typo.toml:{}: expect.0.metric: unknown word 'link_rt_error'",
         line + 1
     );
     let run = ["run", "typo.toml"];

@@ -281,16 +281,16 @@ int main(int argc, char **argv) {
     WAY("netlink", socket(AF_NETLINK, SOCK_RAW, 0) >= 0);
     strcat(path.sun_path, ".datagrams");
     socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
-    WAY("a pair of datagrams", sendto(pair[0], "x", 1, 0, (void *)&path, sizeof path) == 1);
+    WAY("a pair of datagram sockets", sendto(pair[0], "x", 1, 0, (void *)&path, sizeof path) == 1);
     socketpair(AF_UNIX, SOCK_RAW, 0, pair);
-    WAY("a pair that is raw", sendto(pair[0], "x", 1, 0, (void *)&path, sizeof path) == 1);
+    WAY("a pair of raw sockets", sendto(pair[0], "x", 1, 0, (void *)&path, sizeof path) == 1);
     WAY("shared memory", shmget(IPC_PRIVATE, 4096, 0600) >= 0);
     WAY("semaphores", semget(IPC_PRIVATE, 1, 0600) >= 0);
     WAY("a queue of System V", msgget(IPC_PRIVATE, 0600) >= 0);
     WAY("a queue of POSIX", mq_open("/xdc-test", O_RDWR | O_CREAT, 0600, NULL) >= 0);
     WAY("limits of another process", !prlimit(getppid(), RLIMIT_CORE, NULL, &limit));
-    WAY("its priority", !setpriority(PRIO_PROCESS, getppid(), 0));
-    WAY("its scheduler", !sched_setscheduler(getppid(), SCHED_OTHER, &param));
+    WAY("the priority of another process", !setpriority(PRIO_PROCESS, getppid(), 0));
+    WAY("the scheduler of another process", !sched_setscheduler(getppid(), SCHED_OTHER, &param));
     struct { unsigned long flags, rest[10]; } args = { CLONE_NEWUSER, { 0, 0, 0, SIGCHLD } };
     WAY("a user namespace", !syscall(SYS_unshare, CLONE_NEWUSER));
     long child = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
@@ -305,8 +305,8 @@ int main(int argc, char **argv) {
     WAY("a child outside of its group", waitpid(child, &status, 0) != child || status);
     child = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
     if (!child) _exit(0);
-    WAY("a child of its parent's", child > 0);
-    WAY("a life longer than xdc's", !prctl(PR_SET_PDEATHSIG, 0));
+    WAY("a child of the parent", child > 0);
+    WAY("a life beyond the end of xdc", !prctl(PR_SET_PDEATHSIG, 0));
     WAY("open files that xdc cannot count", !prctl(PR_SET_DUMPABLE, 0));
     WAY("signals", !kill(getppid(), 0));
     WAY("ptrace", !ptrace(PTRACE_SEIZE, getppid(), 0, 0));
@@ -322,7 +322,7 @@ int main(int argc, char **argv) {
     struct iovec here = { &byte, 1 }, there = { argv, 1 };
     WAY("memory of another process", process_vm_readv(getppid(), &here, 1, &there, 1, 0) >= 0 || errno != ENOSYS);
     WAY("other processes", syscall(SYS_pidfd_open, getppid(), 0) >= 0);
-    WAY("whether they share", !syscall(SYS_kcmp, getppid(), getpid(), 0, 0, 0) || errno != ENOSYS);
+    WAY("resources shared with another process", !syscall(SYS_kcmp, getppid(), getpid(), 0, 0, 0) || errno != ENOSYS);
     WAY("a context of AIO", !syscall(SYS_io_setup, 1, &(unsigned long){0}));
     WAY("io_uring", syscall(SYS_io_uring_setup, 1, (char[256]){0}) >= 0);
     WAY("counters of the processor", syscall(SYS_perf_event_open, 0, 0, -1, -1, 0) >= 0 || errno != ENOSYS);
@@ -335,11 +335,11 @@ int main(int argc, char **argv) {
     WAY("attributes", getxattr(argv[3], "user.x", &byte, 1) >= 0 || errno != ENOSYS);
     WAY("a call of x32", syscall(SYS_getpid | 0x40000000) >= 0);
     WAY("a call of later kernels", syscall(460) >= 0 || errno != ENOSYS);
-    /* There is no terminal; what counts is that nobody asked whether there is. */
+    /* Without a terminal, EPERM shows a refusal before the kernel looks for one. */
     WAY("keys of a terminal", ioctl(0, TIOCSTI, "x") && errno != EPERM);
     WAY("another use of a terminal", ioctl(0, TIOCSETD, &mount) && errno != EPERM);
     WAY("a frozen terminal", ioctl(0, TCXONC, TCOOFF) && errno != EPERM);
-    WAY("a terminal for nobody else", ioctl(0, TIOCEXCL) && errno != EPERM);
+    WAY("an exclusive terminal", ioctl(0, TIOCEXCL) && errno != EPERM);
     WAY("the size of a terminal", ioctl(0, TIOCSWINSZ, &byte) && errno != ENOSYS);
     WAY("a file that becomes a terminal's", ioctl(0, FIOASYNC, &mount) && errno != ENOSYS);
     /* The kernel reads the lower half of the word. */
@@ -382,7 +382,7 @@ int main(void) {
     begin();
     for (unsigned i = 0; i < sizeof valid; i++) valid[i] = word[i % (sizeof word - 1)];
     memset(lines, '\n', sizeof lines);
-    /* So much that the host is behind, to the end of a line, and then lines that are none. */
+    /* Enough to delay the host, to the end of a line, and then empty lines. */
     for (int i = 0; i < 400; i++) (void)!write(messages, valid, sizeof valid / (sizeof word - 1) * (sizeof word - 1));
     for (int i = 0; i < 400; i++) (void)!write(messages, lines, sizeof lines);
     end();

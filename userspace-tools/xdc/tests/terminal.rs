@@ -152,7 +152,7 @@ impl Run {
             }
             if start.elapsed() >= PATIENCE {
                 self.child.kill().unwrap();
-                panic!("it does not end: {:?}", self.shown());
+                panic!("no end: {:?}", self.shown());
             }
             thread::sleep(Duration::from_millis(10));
         }

@@ -50,7 +50,7 @@ pub struct Request {
     /// CONFIG_HZ of the senders.
     #[arg(long, value_name = "HZ", default_value = "1000")]
     hz: u64,
-    /// Factor by which the network runs slower [default: the best up to 100].
+    /// Slowdown factor of the network [default: the best up to 100].
     #[arg(long, value_name = "N")]
     scale: Option<u64>,
     /// Print JSON.
@@ -110,19 +110,19 @@ impl Request {
 fn refusal(why: Impossible, network: &Network) -> Error {
     match why {
         Impossible::Bounds(name) => {
-            Error::usage(format!("--{name} is out of its bounds")).hint("xdc acceltor plan --help")
+            Error::usage(format!("--{name} is out of range")).hint("xdc acceltor plan --help")
         }
         Impossible::ShortDay => Error::failure(format!(
             "a day of {} has fewer than two round trips of {}, so no flow can grow in it",
             us(network.day_ns),
             us(network.circuit_rtt_ns)
         ))
-        .hint("a longer day, or a shorter way through the circuit switch"),
+        .hint("a longer day, or a shorter circuit round trip"),
         Impossible::ShortWeek => Error::failure(format!(
-            "a week of {} is over before a blocked flow could be silent for any time",
+            "a week of {} is too short: the minimum RTO (6) is not above 0",
             us(network.week_ns())
         ))
-        .hint("more racks, or a shorter round trip of the packet network"),
+        .hint("more racks, or a shorter round trip by the packet network"),
     }
 }
 
@@ -132,8 +132,8 @@ fn problems(network: &Network, plan: &Plan, hosts: &[(u64, Option<HostPlan>)]) -
     let week_slots = network.racks - 1;
     if plan.queues >= week_slots {
         found.push(format!(
-            "K is {} and a week has {week_slots} days: no elephant is ever dropped, each is always \
-             on the packet network or in a queue",
+            "K is {} and a week has {week_slots} days: no elephant is ever dropped, since each is \
+             always on the packet network or in a queue",
             plan.queues
         ));
     }
@@ -142,7 +142,7 @@ fn problems(network: &Network, plan: &Plan, hosts: &[(u64, Option<HostPlan>)]) -
     }
     if network.night_ns >= network.packet_rtt_ns {
         found.push(
-            "the night is not shorter than Rp: elephants of the next day are accelerated in it"
+            "the night is not shorter than Rp: elephants of the next day are accelerated at night"
                 .into(),
         );
     }
@@ -188,7 +188,7 @@ fn problems(network: &Network, plan: &Plan, hosts: &[(u64, Option<HostPlan>)]) -
     for (scale, host) in hosts {
         let Some(host) = host else {
             found.push(format!(
-                "at scale {scale} a jiffy is too long: no timer of Linux ends before the next day"
+                "at scale {scale} a jiffy is too long: no Linux timer expires before the next day"
             ));
             continue;
         };
@@ -197,14 +197,14 @@ fn problems(network: &Network, plan: &Plan, hosts: &[(u64, Option<HostPlan>)]) -
         }
         if host.rto_min_us > MAX_RTO_US {
             found.push(format!(
-                "at scale {scale} tcp_rto_min_us is {}, and no RTO of Linux is above {MAX_RTO_US}",
+                "at scale {scale} tcp_rto_min_us is {}: Linux's longest RTO is {MAX_RTO_US}",
                 host.rto_min_us
             ));
         }
         if host.most_elephants < network.elephants {
             found.push(format!(
-                "at scale {scale} timers fire up to {} early, and flows that grow meanwhile \
-                 leave room for {} elephants in a queue",
+                "at scale {scale} timers expire up to {} early, so flows grow longer and a \
+                 queue has room for {} elephants",
                 us((plan.rto_min_ns - network.circuit_rtt_ns)
                     .saturating_sub(host.rto_jiffies * host.jiffy_ns)),
                 host.most_elephants
@@ -259,7 +259,7 @@ fn table(
         (
             "m",
             m.to_string(),
-            "round trips that are accelerated: 2^(m-1) < n <= 2^m (4)".into(),
+            "accelerated round trips: 2^(m-1) < n <= 2^m (4)".into(),
         ),
         (
             "K",
@@ -270,14 +270,14 @@ fn table(
             "RTO_min",
             us(plan.rto_min_ns),
             format!(
-                "W - T - (m + 1) Rp (6), of a week of {}",
+                "W - T - (m + 1) Rp (6), with a week of {}",
                 us(network.week_ns())
             ),
         ),
         (
             "Blocking",
             us(plan.rto_min_blocking_ns),
-            "its RTO_min: W - T (7)".into(),
+            "RTO_min of Blocking: W - T (7)".into(),
         ),
         (
             "window",
@@ -288,8 +288,8 @@ fn table(
             "day",
             format!("{} segments", plan.day_segments),
             match plan.day_segments_unaccelerated {
-                Some(without) => format!("of a flow; {without} of one that is not accelerated (5)"),
-                None => "of a flow; (5) has no solution for one that is not accelerated".into(),
+                Some(without) => format!("of a flow; {without} without acceleration (5)"),
+                None => "of a flow; (5) has no solution without acceleration".into(),
             },
         ),
         (
@@ -304,18 +304,18 @@ fn table(
         (
             "elephants",
             plan.most_elephants.to_string(),
-            "at most of a pair of racks: F 2^m MSS <= B (III-F)".into(),
+            "maximum per pair of racks: F 2^m MSS <= B (III-F)".into(),
         ),
         (
             "buffer",
             size(plan.buffer_bytes),
-            "K queues, and those to the packet network".into(),
+            "K queues, and two to the packet network".into(),
         ),
         (
             "packet",
             rate(plan.accelerated_bytes_per_s),
             format!(
-                "of the elephants; {} fill a day, {} are left by mice",
+                "for the elephants; {} fill a day, mice leave {}",
                 rate(plan.needed_bytes_per_s),
                 rate(plan.spare_bytes_per_s)
             ),
@@ -347,7 +347,7 @@ fn table(
         .map(|(name, value, why)| format!("{name:9}  {value:>width$}  {why}\n"))
         .collect();
     if !problems.is_empty() {
-        text += "\nWhat does not work here:\n";
+        text += "\nProblems:\n";
         text.extend(problems.iter().map(|it| format!("- {it}\n")));
     }
     text
@@ -468,7 +468,7 @@ mod tests {
             "--elephants 60",
             "offer 1980 kB to a day that carries 2400 kB",
         );
-        says("", "leave room for 37 elephants");
+        says("", "has room for 37 elephants");
         // (2 + 1) x 2 ms are 91 slots of 66 us.
         let slow = "--packet-rtt 2ms --night 10us --day 56us --circuit-rtt 14us --racks 1024";
         says(slow, "K is 93, and the qdisc has at most 64 queues");
@@ -491,6 +491,6 @@ mod tests {
         };
         assert!(refused("--day 100us").contains("fewer than two round trips"));
         assert!(refused("--racks 2").contains("a week of 260 us"));
-        assert!(refused("--racks 1").contains("--racks is out of its bounds"));
+        assert!(refused("--racks 1").contains("--racks is out of range"));
     }
 }

@@ -51,8 +51,8 @@ pub struct Request {
     /// Seed of everything random in the guest [default: the scenario's].
     #[arg(long, value_parser = args::seed())]
     seed: Option<u64>,
-    /// QEMU: emulate with a clock that counts instructions, so that this machine's load does not
-    /// affect the figures; `off`: KVM or emulation by this machine's clock, which is faster
+    /// QEMU: emulate with a clock that counts instructions, so that the host's load does not
+    /// affect the figures; `off`: KVM or emulation with the host's clock, which is faster
     /// [default: off if KVM works, else on].
     #[arg(
         long,
@@ -118,10 +118,8 @@ pub fn command(request: &Request) -> Result<bool> {
         return Err(Error::usage("--icount is for QEMU").hint("--engine qemu"));
     }
     if !request.trace.is_empty() && kind == Kind::Uml {
-        return Err(Error::usage(
-            "the UML kernel has no tracepoints, so there is nothing to record in virtual time",
-        )
-        .hint("--engine qemu, or as root --engine host"));
+        return Err(Error::usage("the UML kernel has no tracepoints to record")
+            .hint("--engine qemu, or as root --engine host"));
     }
     let seed = request.seed.unwrap_or(loaded.scenario.seed);
     scenario::check_seed(seed)?;
@@ -224,7 +222,7 @@ pub fn command(request: &Request) -> Result<bool> {
             .then(|| pending.keep_failed())
             .transpose()?;
         if let Some(dir) = consoles {
-            eprintln!("xdc: what the guests said is in {}", dir.display());
+            eprintln!("xdc: the guests' consoles are in {}", dir.display());
         }
         return last.map_or(Ok(false), Err);
     }
@@ -239,9 +237,9 @@ pub fn command(request: &Request) -> Result<bool> {
             Err(err) if err.is_interrupted() => return Err(err),
             Err(err) => {
                 let kept = pending.keep_failed();
-                let err = err.about("the result cannot be written");
+                let err = err.about("cannot write the result");
                 return Err(match kept {
-                    Ok(dir) => err.hint(format!("what there is of it is in {}", dir.display())),
+                    Ok(dir) => err.hint(format!("the partial result is in {}", dir.display())),
                     Err(_) => err,
                 });
             }
@@ -379,7 +377,7 @@ fn write(
 /// Formats with sorted keys.
 fn json(summary: &Summary) -> Result<String> {
     let value = serde_json::to_value(summary)
-        .map_err(|err| Error::failure(format!("the summary cannot be written: {err}")))?;
+        .map_err(|err| Error::failure(format!("cannot write the summary: {err}")))?;
     Ok(format!("{value:#}\n"))
 }
 
@@ -465,7 +463,7 @@ fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
         }
     }
     let text = toml::to_string(&table)
-        .map_err(|err| Error::failure(format!("the scenario cannot be written: {err}")))?;
+        .map_err(|err| Error::failure(format!("cannot write the scenario: {err}")))?;
     Ok(format!("# SPDX-License-Identifier: GPL-2.0\n{text}"))
 }
 

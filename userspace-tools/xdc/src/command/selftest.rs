@@ -100,11 +100,11 @@ pub fn command(request: &Request) -> Result<bool> {
         (Kind::Uml, None) => Flavour::Uml,
         (Kind::Uml, Some(flavour @ (Flavour::Uml | Flavour::UmlDebug))) => flavour,
         (Kind::Qemu | Kind::Uml, Some(_)) | (Kind::Host, _) => {
-            return Err(
-                Error::usage(format!("the tests have no such kernel for {}", kind.name())).hint(
-                    "--kernel x86 or debug with --engine qemu, uml or uml-debug with --engine uml",
-                ),
-            );
+            return Err(Error::usage(format!(
+                "the tests have no such kernel for engine {}",
+                kind.name()
+            ))
+            .hint("--kernel x86 or debug with --engine qemu, uml or uml-debug with --engine uml"));
         }
     };
     let home = Home::find()?;

@@ -68,7 +68,7 @@ pub struct Request {
         default_value = "S3,S6"
     )]
     hold_out: Vec<String>,
-    /// Settings to try on set A, the default among them.
+    /// Settings to try on set A, including the default.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     budget: u32,
     /// Seed of the search.

@@ -66,7 +66,7 @@ fn read_up_to(most_bytes: u64, dir: &Path, name: &str) -> Result<String> {
             dir.join(name).display(),
             most_bytes >> 20
         ))
-        .hint("a result as xdc run wrote it")),
+        .hint("a complete result of xdc run")),
         false => Ok(text),
     }
 }

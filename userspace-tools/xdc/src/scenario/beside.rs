@@ -68,10 +68,10 @@ fn open_named(path: &Path) -> Result<File> {
 pub fn of_result(dir: &Path, name: &str) -> Result<File> {
     let (path, file) = open(dir, name)?.ok_or_else(|| {
         Error::failure(format!("{} has no file '{name}'", dir.display()))
-            .hint("a result as xdc run wrote it")
+            .hint("a complete result of xdc run")
     })?;
     check_regular(&path, &file, MAX_RESULT_BYTES)
-        .map_err(|err| err.or_hint("a result as xdc run wrote it"))?;
+        .map_err(|err| err.or_hint("a complete result of xdc run"))?;
     Ok(file)
 }
 
@@ -102,10 +102,10 @@ fn open(dir: &Path, name: &str) -> Result<Option<(PathBuf, File)>> {
             "'{name}' is not a file below the scenario's folder"
         ))
         .hint("a name such as \"flows.csv\", beside the scenario")),
-        Err(Errno::LOOP) => Err(Error::usage(format!(
-            "'{name}' is a symbolic link, or lies behind one"
-        ))
-        .hint("a copy of the file instead of the link")),
+        Err(Errno::LOOP) => Err(
+            Error::usage(format!("'{name}' is a symbolic link, or below one"))
+                .hint("a copy of the file instead of the link"),
+        ),
         Err(err) => Err(failed(&path, err)),
     }
 }

@@ -36,8 +36,7 @@ impl Budget {
         self.left.set(left);
         left.map(drop).ok_or_else(|| {
             Error::usage(format!(
-                "{what}: {count} times {bytes} bytes are more than is left of the {} MB that \
-                 a scenario may take",
+                "{what}: {count} times {bytes} bytes exceed the rest of the scenario's {} MB",
                 MAX_BYTES >> 20
             ))
             .hint("fewer hosts, links, flows or events, or shorter texts")

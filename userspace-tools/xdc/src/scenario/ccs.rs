@@ -246,13 +246,12 @@ pub fn find(name: &str, own: &BTreeMap<String, CcSpec>) -> Result<Cc> {
     CONGESTION_CONTROL.check(kernel)?;
     if OF_RESULTS.contains(&name) || name.starts_with("trace-") {
         return Err(
-            Error::usage(format!("[cc.{name}] has the name of a file of each result"))
-                .hint("another name"),
+            Error::usage(format!("[cc.{name}] has the name of a result file")).hint("another name"),
         );
     }
     if let Some(known) = known(name).filter(|known| known.cc != kernel) {
         return Err(Error::usage(format!(
-            "[cc.{name}] is '{}' already and cannot be '{kernel}'",
+            "[cc.{name}] is already '{}' and cannot be '{kernel}'",
             known.cc
         ))
         .hint("another name"));

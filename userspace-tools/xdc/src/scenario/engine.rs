@@ -36,7 +36,7 @@ impl Scenario {
     pub fn engine_or(&self, asked: Option<Kind>) -> Result<Kind> {
         match (asked, self.engine) {
             (None, Kind::Host) => Err(Error::usage(
-                "the scenario asks for the engine host, which runs it as root in the running kernel",
+                "a scenario file cannot select the engine host, which runs as root in this kernel",
             )
             .hint("--engine host, or --engine uml")),
             (asked, own) => Ok(asked.unwrap_or(own)),

@@ -115,7 +115,7 @@ pub fn no_link(name: &str, mut known: Vec<&str>) -> Error {
     let near = nearest(name, &known).or(known.first().copied());
     let err = Error::usage(format!("there is no link '{name}'"));
     match near {
-        Some(near) => err.hint(format!("a link is called after its ends: '{near}'")),
+        Some(near) => err.hint(format!("a link has the names of its ends: '{near}'")),
         None => err,
     }
 }
@@ -168,7 +168,7 @@ pub fn changes(spec: &EventSpec, seed: u64, scale: u32) -> Result<Vec<Change>> {
         let bps = rate.0 / u64::from(scale);
         if bps < MIN_SCALED_BPS {
             return Err(Error::usage(format!("a rate of {rate} is too low"))
-                .hint("down = true for a link that carries nothing"));
+                .hint("down = true to stop a link"));
         }
         changes.push(Change::Rate { bps });
     }

@@ -231,11 +231,17 @@ impl FabricSpec {
     fn sides(&self) -> Result<u32> {
         match (self.kind, self.datacenters) {
             (Shape::Dumbbell, None | Some(2)) => Ok(2),
-            (Shape::Dumbbell, Some(_)) => Err(Error::usage("a dumbbell has two sides")),
-            (Shape::Rotor, Some(n)) if n != 1 => Err(Error::usage("a rotor is one datacenter")),
+            (Shape::Dumbbell, Some(_)) => {
+                Err(Error::usage("'datacenters' of a dumbbell must be 2"))
+            }
+            (Shape::Rotor, Some(n)) if n != 1 => {
+                Err(Error::usage("'datacenters' of a rotor must be 1"))
+            }
             (_, None) => Ok(1),
             (_, Some(n @ 1..=2)) => Ok(n),
-            (_, Some(n)) => Err(Error::usage(format!("{n} datacenters are not 1 or 2"))),
+            (_, Some(n)) => Err(Error::usage(format!(
+                "'datacenters' is {n}: must be 1 or 2"
+            ))),
         }
     }
 
@@ -263,7 +269,7 @@ impl FabricSpec {
         ];
         match unused.iter().find(|(_, unused)| *unused) {
             Some((key, _)) => Err(Error::usage(format!(
-                "this kind of fabric has no use for '{key}'"
+                "this kind of fabric takes no '{key}'"
             ))),
             None => Ok(()),
         }
@@ -274,7 +280,9 @@ impl FabricSpec {
     fn fat_tree(&self, dc: char, fabric: &mut Fabric) -> Result<Vec<String>> {
         let k = self.count("k", self.k)?;
         if !k.is_multiple_of(2) {
-            return Err(Error::usage(format!("a fat-tree needs an even k, not {k}")));
+            return Err(Error::usage(format!(
+                "'k' of a fat-tree is {k}: must be even"
+            )));
         }
         let half = k / 2;
         for edge in 0..k * half {
@@ -342,7 +350,9 @@ impl FabricSpec {
                 .hint("ocs = { rate = \"80gbit\", day = \"240us\", night = \"20us\" }")
         })?;
         if self.eps.links.is_some_and(|links| links != 1) {
-            return Err(Error::usage("a rack has one link to the packet network"));
+            return Err(Error::usage(
+                "a rack must have one link to the packet network",
+            ));
         }
         let hosts = self.count("hosts", self.hosts)?;
         let senders = self.count("sender_hosts", self.sender_hosts.or(self.hosts))?;

@@ -89,8 +89,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
         for (name, step) in steps {
             let count = duration.0 / step.0.max(1);
             if count > MAX_STEPS && SHORTEST <= step && duration <= LONGEST {
-                let sentence =
-                    format!("'duration' has {count} times '{name}', and {MAX_STEPS} are the most");
+                let sentence = format!("'duration' is {count} times '{name}': at most {MAX_STEPS}");
                 m.add(
                     at![name],
                     Error::usage(sentence).hint(format!("a longer '{name}'")),
@@ -301,7 +300,7 @@ mod tests {
             ("flows.0.start=18446744073s", "'start' is"),
             ("flows.0.jitter=18446744073s", "'jitter' is"),
             ("flows.0.count=1000000000000", "'count' is"),
-            ("flows.0.count=50000", "more than there are ports"),
+            ("flows.0.count=50000", "one for each port"),
             ("flows.0.src=a[1-4294967295]", "names"),
             ("topology.hosts=[\"h[1-4294967295]\"]", "names"),
             ("topology.hosts=[\"a[1-65000]\", \"r\"]", "nodes"),

@@ -135,10 +135,11 @@ fn folder(path: &Path) -> PathBuf {
 pub fn name_of(path: &Path) -> Result<String> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     if stem.is_empty() || stem.starts_with('.') || stem.contains(is_control) {
-        return Err(
-            Error::usage(format!("{} has no name for its results", path.display()))
-                .hint("a file like my-scenario.toml"),
-        );
+        return Err(Error::usage(format!(
+            "{} has no stem to name the results",
+            path.display()
+        ))
+        .hint("a file like my-scenario.toml"));
     }
     Ok(stem.into_owned())
 }
@@ -175,7 +176,7 @@ fn syntax((name, text): &(String, String)) -> Result<Table> {
         }
     }
     match Error::all(mistakes) {
-        Some(err) => Err(err.or_hint("values with units are texts: \"200ms\"")),
+        Some(err) => Err(err.or_hint("quotes around values with units: \"200ms\"")),
         None => toml::from_str(text).map_err(|err| malformed(text, &err).about(name)),
     }
 }
@@ -184,8 +185,8 @@ fn syntax((name, text): &(String, String)) -> Result<Table> {
 fn inherited(file: &(String, String)) -> Result<Table> {
     let table = syntax(file)?;
     if table.contains_key("extends") {
-        return Err(Error::usage(format!("'{}' is a variant itself", file.0))
-            .hint("extend what it extends"));
+        return Err(Error::usage(format!("'{}' is itself a variant", file.0))
+            .hint("extends = its base scenario"));
     }
     let sources = Sources::of(std::slice::from_ref(file), &[]);
     let mut table = finish("base", table, sources, false)?.toml;
@@ -212,7 +213,7 @@ pub fn parse_stored(name: &str, text: &str) -> Result<(Scenario, Table)> {
     let (scenario, errors) = typed::read(&table);
     match (scenario, Sources::of(&[file], &[]).all(errors)) {
         (Some(scenario), None) => Ok((scenario, table)),
-        (_, err) => Err(err.unwrap_or_else(|| Error::usage("it is not a scenario"))),
+        (_, err) => Err(err.unwrap_or_else(|| Error::usage("not a scenario"))),
     }
 }
 
@@ -260,7 +261,7 @@ fn finish(name: &str, mut table: Table, sources: Sources, asks_tc: bool) -> Resu
                 sources,
             })
         }
-        (_, err) => Err(err.unwrap_or_else(|| Error::usage("it is not a scenario"))),
+        (_, err) => Err(err.unwrap_or_else(|| Error::usage("not a scenario"))),
     }
 }
 
@@ -271,7 +272,7 @@ fn locate(home: Option<&Home>, name: &str) -> Result<PathBuf> {
     }
     if name.contains('/') || name.ends_with(".toml") {
         return Err(Error::usage(format!("there is no file '{name}'"))
-            .hint("xdc list for scenarios by name, xdc new FILE for one of your own"));
+            .hint("xdc list for shipped scenarios, xdc new FILE for a new one"));
     }
     let path = home.map(|home| home.scenarios().join(format!("{name}.toml")));
     path.filter(|path| path.is_file())
@@ -334,7 +335,7 @@ pub fn advised(place: &str, sentence: &str) -> Error {
         return of_value(place, sentence);
     };
     let known: Vec<_> = quoted.collect();
-    let err = Error::usage(format!("{place}what is '{word}'?"));
+    let err = Error::usage(format!("{place}unknown word '{word}'"));
     match nearest(word, &known) {
         Some(near) => err.hint(format!("'{near}'")),
         None if known.is_empty() => err.hint(SEE_TABLE),

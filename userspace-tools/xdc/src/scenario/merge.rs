@@ -69,7 +69,7 @@ fn replace_ports_of(of: &mut Table, change: &Table, above: &str, layer: Layer) -
             (true, None) => port.clear(),
             (false, Some(key)) if port.contains_key(TC) => {
                 if layer == Layer::Set {
-                    let sentence = format!("the queue has '{TC}', so it has no '{key}'");
+                    let sentence = format!("the queue has '{TC}', which excludes '{key}'");
                     let first = format!("--set unset={above}queues.{name}.{TC} before it");
                     return Err(Error::usage(sentence).hint(first));
                 }
@@ -99,7 +99,7 @@ fn tables_mut<'a>(
 /// Parses `unset = ["queues.port.drain"]`, or a single key.
 fn unset_keys(value: Option<Value>) -> Result<Vec<String>> {
     let wrong = || {
-        Error::usage("'unset' is a list of keys of the scenario that this one extends")
+        Error::usage("'unset' must be a list of keys of the base scenario")
             .hint("unset = [\"queues.port.drain\"]")
     };
     let keys: Option<Vec<String>> = match value {

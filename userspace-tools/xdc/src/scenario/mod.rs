@@ -288,7 +288,7 @@ fn all() -> String {
 fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Size, D::Error> {
     match Size::deserialize(from)? {
         Size(0) => Err(D::Error::custom(
-            "a flow has at least one byte; leave 'bytes' away for a flow without an end",
+            "a flow has at least one byte; omit 'bytes' for a flow without an end",
         )),
         size => Ok(size),
     }
@@ -788,7 +788,7 @@ source = "test"
         let text = SMALL.replace("quickack", "quikack").replace("mtu", "mut");
         let err = parse("small", &text, &[]).unwrap_err().lines().join(" ");
         assert!(
-            err.contains("small:7: topology.mut: what is 'mut'? try: 'mtu'"),
+            err.contains("small:7: topology.mut: unknown word 'mut' try: 'mtu'"),
             "{err}"
         );
     }
@@ -833,7 +833,7 @@ source = "test"
             .lines()
             .join(" ");
         assert!(
-            said.contains("what is 'hots'?") && said.contains("'hosts'"),
+            said.contains("unknown word 'hots'") && said.contains("'hosts'"),
             "{said}"
         );
     }
@@ -865,7 +865,8 @@ source = "test"
     fn errors_in_a_variant_name_its_line() {
         let said = said(variant(SMALL, "\n[topology]\nmtuu = 9000\n", &[]));
         assert!(
-            said.contains("own.toml:4: topology.mtuu: what is 'mtuu'?") && said.contains("'mtu'"),
+            said.contains("own.toml:4: topology.mtuu: unknown word 'mtuu'")
+                && said.contains("'mtu'"),
             "{said}"
         );
         let said = self::said(variant(SMALL, "[topology.links.9]\nmtu = 9000\n", &[]));
@@ -928,7 +929,7 @@ source = "test"
         let said = said(variant(&of_tc, "", &["queues.port.limit=1MB"]));
         assert!(!said.contains("line "), "{said}");
         assert!(
-            said.contains("so it has no 'limit'")
+            said.contains("which excludes 'limit'")
                 && said.contains("try: --set unset=queues.port.tc before it"),
             "{said}"
         );
@@ -996,7 +997,7 @@ source = "test"
             "{text}"
         );
         let text = said(variant(SMALL, "unset = 5\n", &[]));
-        assert!(text.contains("'unset' is a list of keys"), "{text}");
+        assert!(text.contains("'unset' must be a list of keys"), "{text}");
         assert!(with(&["unset=topology"]).is_err());
         assert!(with(&["unset=topology.links.7"]).is_err());
     }

@@ -63,7 +63,7 @@ pub fn pairs(budget: &Budget, a: &str, b: &str) -> Result<Vec<(String, String)>>
             left.len(),
             right.len()
         ))
-        .hint("as many on both sides, or one"));
+        .hint("equal numbers on both sides, or one name"));
     }
     let count = left.len().max(right.len());
     budget.charge("pairs of names", count, text_bytes([a, b]))?;

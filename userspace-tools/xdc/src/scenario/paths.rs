@@ -114,7 +114,7 @@ impl Routes {
                 let device = device(&topology.nodes[peer].name, *nth);
                 if device.len() > DEVICE_NAME_BYTES {
                     return Err(Error::usage(format!(
-                        "a link's device would be named '{device}', which is too long"
+                        "the name '{device}' of a link's device is too long"
                     ))
                     .hint("shorter names for nodes with parallel links"));
                 }
@@ -132,7 +132,7 @@ impl Routes {
     fn node(&self, name: &str) -> Result<usize> {
         self.by_name.get(name).copied().ok_or_else(|| {
             no_node(
-                "a flow is of ".to_owned(),
+                "a flow names ".to_owned(),
                 name,
                 self.by_name.keys().map(String::as_str),
             )
@@ -171,7 +171,7 @@ impl Routes {
             here = if forward { a } else { b };
             if walk.len() > MAX_HOPS {
                 return Err(Error::usage(format!(
-                    "a way has more than {MAX_HOPS} links, and no IP packet gets further"
+                    "a path has more than {MAX_HOPS} links, the limit of IP's TTL"
                 ))
                 .hint("fewer routers in a row"));
             }

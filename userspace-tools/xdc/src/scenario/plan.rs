@@ -71,7 +71,7 @@ pub fn plan_along(
     // A scenario's scale is in range; a probed one may not be.
     if !(1..=MAX_SCALE).contains(&scale) {
         return Err(
-            Error::usage(format!("a scale of {scale} is not from 1 to {MAX_SCALE}"))
+            Error::usage(format!("a scale of {scale}: must be 1 to {MAX_SCALE}"))
                 .hint("--engine uml, or slower links"),
         );
     }
@@ -314,7 +314,7 @@ fn topology(
         for name in names {
             if !by_name.contains_key(&name) {
                 let nodes = by_name.keys().map(String::as_str);
-                return Err(no_node(format!("[host.{pattern}] is about "), &name, nodes));
+                return Err(no_node(format!("[host.{pattern}] names "), &name, nodes));
             }
             let Some(node) = by_name.get_mut(&name) else {
                 continue;
@@ -507,7 +507,7 @@ fn direction(
             link.rate
         ))
         .hint(format!(
-            "--set scale=N, so that {} are left of it",
+            "a smaller --set scale=N, which leaves at least {}",
             Rate(MIN_SCALED_BPS)
         )));
     }
@@ -894,7 +894,7 @@ fn have_room(paths: &Paths<'_>, flows: &[Flow]) -> Result<()> {
 
 pub fn too_many(flows: usize) -> Error {
     Error::usage(format!(
-        "{flows} flows are more than there are ports: at most {MAX_FLOWS}"
+        "{flows} flows: at most {MAX_FLOWS}, one for each port"
     ))
 }
 
@@ -913,7 +913,7 @@ fn by_route(
         .any(|flow| flow.cc.is_some() || flow.receiver_cc.is_some())
     {
         return Err(Error::usage(format!(
-            "routes choose between {inside} and {across}, so no flow can have its own"
+            "routes choose between {inside} and {across}, so no flow can have its own 'cc'"
         ))
         .hint("another --cc, or flows without 'cc'"));
     }
@@ -935,7 +935,7 @@ pub fn single_cc(scenario: &Scenario, name: &str) -> Result<Cc> {
     let known = scenario.known_cc(name)?;
     if known.name != known.cc {
         return Err(Error::usage(format!(
-            "'{name}' is for a whole run, not for a flow of it"
+            "'{name}' applies to a whole run, not to one flow"
         )));
     }
     Ok(known)
@@ -969,12 +969,12 @@ fn watch(budget: &Budget, scenario: &Scenario, topology: &Topology) -> Result<Ve
                     Some(name) if !name.contains('.') => {
                         no_node(format!("[[watch]] '{}' names ", spec.name), name, nodes())
                     }
-                    _ => Error::usage(format!("'{from}' has no link to '{to}' to be watched")),
+                    _ => Error::usage(format!("'{from}' has no link to '{to}' to watch")),
                 });
             };
             if direction.queue.is_none() {
                 return Err(Error::usage(format!(
-                    "the link from '{from}' to '{to}' has no queue to be watched"
+                    "the link from '{from}' to '{to}' has no queue to watch"
                 )));
             }
             if watch.len() == MAX_WATCHED {

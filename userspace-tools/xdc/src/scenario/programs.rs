@@ -78,7 +78,7 @@ pub fn output_files(budget: &Budget, scenario: &Scenario) -> Result<Vec<Option<S
 pub fn check_command(command: &str) -> Result<()> {
     if command.trim().is_empty() || command.len() > MAX_COMMAND_BYTES {
         return Err(Error::usage(format!(
-            "a command has 1 to {MAX_COMMAND_BYTES} bytes"
+            "a command must have 1 to {MAX_COMMAND_BYTES} bytes"
         )));
     }
     Ok(())
@@ -88,17 +88,17 @@ pub fn check_command(command: &str) -> Result<()> {
 fn check_file(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.chars().all(fits) {
-        return Err(Error::usage(format!(
-            "'{name}' is not a valid name for a file of results"
-        ))
-        .hint("letters, digits, '.', '_' and '-', for example \"iperf3.json\""));
+        return Err(
+            Error::usage(format!("'{name}' is not a valid name for a result file"))
+                .hint("letters, digits, '.', '_' and '-', for example \"iperf3.json\""),
+        );
     }
     // A browser would run scripts in these files.
     if [".html", ".htm", ".svg", ".xhtml", ".xml"]
         .iter()
         .any(|end| name.to_ascii_lowercase().ends_with(end))
     {
-        return Err(Error::usage(format!("'{name}' may hold scripts"))
+        return Err(Error::usage(format!("'{name}' may contain scripts"))
             .hint("another name, such as \"report.txt\""));
     }
     Ok(())
@@ -233,13 +233,13 @@ mod tests {
             planned.unwrap_err().lines().join(" ")
         };
         assert!(refused("on = \"z\"\ncommand = \"true\"").contains("not a node"));
-        assert!(refused("on = \"a1\"\ncommand = \"\"").contains("a command has"));
+        assert!(refused("on = \"a1\"\ncommand = \"\"").contains("a command must have"));
         let page = refused("on = \"a1\"\ncommand = \"true\"\noutput = \"Report.HTML\"");
-        assert!(page.contains("may hold scripts"));
+        assert!(page.contains("may contain scripts"));
         for file in ["../x", "/etc/passwd", ".x", "a b"] {
             let run = format!("on = \"a1\"\ncommand = \"true\"\noutput = \"{file}\"");
             assert!(
-                refused(&run).contains("not a valid name for a file"),
+                refused(&run).contains("not a valid name for a result file"),
                 "{file}"
             );
         }

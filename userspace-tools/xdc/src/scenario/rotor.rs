@@ -231,7 +231,7 @@ pub fn place(
     let prefixes: usize = prefixes.sum();
     if prefixes > MAX_PREFIXES {
         return Err(Error::usage(format!(
-            "the hosts of the racks are {prefixes} prefixes, and a qdisc takes {MAX_PREFIXES}"
+            "the racks' hosts have {prefixes} prefixes: a qdisc takes at most {MAX_PREFIXES}"
         ))
         .hint("a power of two for 'hosts', and a multiple of it for 'sender_hosts'"));
     }
@@ -239,8 +239,9 @@ pub fn place(
     let plan = plan(&network, spec).map_err(|why| refusal(why, &network))?;
     // Timers depend on the guest's scale, also in a plan of the unscaled network (`scale` 1).
     let guest = scenario.scale.ok_or_else(|| {
-        Error::usage("a rotor network needs a 'scale'")
-            .hint("xdc acceltor plan --racks N says with which one Linux's timers are fine enough")
+        Error::usage("a rotor network needs a 'scale'").hint(
+            "xdc acceltor plan --racks N shows a scale at which Linux's timers are fine enough",
+        )
     })?;
     let timers = Timers {
         hz: HZ,
@@ -250,7 +251,7 @@ pub fn place(
     let needed = || {
         host.ok_or_else(|| {
             Error::usage(format!(
-                "at scale {guest} no timer of Linux ends before the next day of a pair of racks"
+                "at scale {guest} no Linux timer expires before the next day of a pair of racks"
             ))
             .hint("a larger scale, or 'k' and 'rto_min' in [acceltor]")
         })
@@ -266,7 +267,9 @@ pub fn place(
     let rto_min_us = match spec.rto_min.unwrap_or_default() {
         RtoMin::Kernel => None,
         RtoMin::Of(time) if time.0 > MAX_RTO_US * NS_PER_US => {
-            return Err(Error::usage("'rto_min' in [acceltor] is at most 120 s"));
+            return Err(Error::usage(
+                "'rto_min' in [acceltor] must be at most 120 s",
+            ));
         }
         RtoMin::Of(time) => Some(time.0 * u64::from(guest) / NS_PER_US),
         RtoMin::Auto => Some(match spec.policy() {
@@ -344,18 +347,18 @@ fn blocking_us(network: &Network, plan: &Plan, scale: u32) -> u64 {
 
 fn refusal(why: Impossible, network: &Network) -> Error {
     let error = match why {
-        Impossible::Bounds(what) => Error::usage(format!("'{what}' is out of its bounds")),
+        Impossible::Bounds(what) => Error::usage(format!("'{what}' is out of range")),
         Impossible::ShortDay => Error::usage(format!(
             "a day of {} has fewer than two round trips of the circuit, {}",
             Time(network.day_ns),
             Time(network.circuit_rtt_ns)
         )),
         Impossible::ShortWeek => Error::usage(format!(
-            "a week of {} is over before a blocked flow could be silent for any time",
+            "a week of {} is too short: the minimum RTO is not above 0",
             Time(network.week_ns())
         )),
     };
-    error.hint("xdc acceltor plan says what can work")
+    error.hint("xdc acceltor plan, to find a network with a plan")
 }
 
 fn words(spec: &AcceltorSpec, k: u64, rtt_ns: u64, scale: u32) -> Vec<String> {
@@ -499,8 +502,8 @@ limit = "1.5MB"
         assert!(said(&["topology.ip=6"], 5).contains("no IPv6"));
         assert!(said(&["topology.fabric.ocs.day=100us"], 5).contains("fewer than two round trips"));
         assert!(said(&["acceltor.k=65"], 5).contains("1 to 64"));
-        assert!(said(&["acceltor.policy=wait"], 5).contains("what is 'wait'"));
-        assert!(said(&["topology.fabric.leaves=2"], 5).contains("no use for 'leaves'"));
+        assert!(said(&["acceltor.policy=wait"], 5).contains("unknown word 'wait'"));
+        assert!(said(&["topology.fabric.leaves=2"], 5).contains("takes no 'leaves'"));
         assert!(said(&["unset=topology.fabric.ocs"], 5).contains("needs 'ocs'"));
         let event = "event=[{at=\"1ms\", link=\"at0-ae\", down=true}]";
         assert!(said(&[event], 5).contains("uplink"));

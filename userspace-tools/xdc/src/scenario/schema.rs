@@ -40,14 +40,14 @@ pub fn schema() -> Result<Value> {
     keys.insert(
         "extends".to_owned(),
         json!({
-            "description": "The scenario that this one is a variant of: a name or a file.",
+            "description": "Base scenario of this variant: a name or a file.",
             "type": "string"
         }),
     );
     keys.insert(
         "unset".to_owned(),
         json!({
-            "description": "Keys of that scenario which this one takes away: queues.port.drain.",
+            "description": "Keys of the base scenario to remove: queues.port.drain.",
             "type": "array",
             "items": { "type": "string" }
         }),
@@ -99,7 +99,7 @@ mod tests {
         }
         for key in ["anyOf", "oneOf"] {
             if schema.get(key).is_some() && list(key).all(|one| here(one).is_some()) {
-                return Some(format!("{at}: nothing of {key}"));
+                return Some(format!("{at}: matches no schema of {key}"));
             }
         }
         let types = match &schema["type"] {
@@ -140,7 +140,7 @@ mod tests {
                 &schema["additionalProperties"],
             ) {
                 (Some(property), _) => inner(property, value, key),
-                (None, Value::Bool(false)) => Some(format!("{at}: what is '{key}'?")),
+                (None, Value::Bool(false)) => Some(format!("{at}: unknown key '{key}'")),
                 (None, others) => inner(others, value, key),
             }
         })

@@ -19,7 +19,7 @@ pub fn check(name: &str, value: &str) -> Result<()> {
     if xdc_proto::sysctl_path(name).is_none() {
         let shared = ["kernel.", "vm.", "fs.", "dev.", "user.", "abi.", "debug."];
         let what = match shared.iter().any(|prefix| name.starts_with(prefix)) {
-            true => "is the whole machine's",
+            true => "belongs to the whole machine",
             false => "is not a sysctl of a network namespace",
         };
         return Err(Error::usage(format!("{name} {what}"))

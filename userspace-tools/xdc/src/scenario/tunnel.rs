@@ -120,7 +120,7 @@ pub fn tunnels(
     let about = |err: Error| err.about("[tunnel]");
     if paths.topology().ipv6 {
         return Err(about(
-            Error::usage("the tunnels of a scenario are IPv4").hint("ip = 4"),
+            Error::usage("the tunnels of a scenario need IPv4").hint("ip = 4"),
         ));
     }
     if scale != 1 {

@@ -78,13 +78,13 @@ fn counted(scenario: &Scenario, name: &str) -> Result<Counted> {
     let refused =
         |why: &str| Error::usage(format!("instructions of '{name}' cannot be counted: {why}"));
     let Job::Run(run) = plan.job else {
-        return Err(refused("it is not a run"));
+        return Err(refused("its plan is not a run"));
     };
     if run.topology.congctl.is_some() {
-        return Err(refused("it is two congestion controls"));
+        return Err(refused("it has two congestion controls"));
     }
     if !plan.bpf.is_empty() {
-        return Err(refused("it is one of BPF"));
+        return Err(refused("it is a BPF program"));
     }
     let mut ecn = "0".to_owned();
     let mut sysctls = Vec::new();

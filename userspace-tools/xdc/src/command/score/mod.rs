@@ -43,10 +43,10 @@ const SEEDS: &str = "1-10";
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// The congestion control, as for `run`, or as [cc.NAME] of --define or --set defines it.
+    /// Congestion control: a name as for `run`, or [cc.NAME] from --define or --set.
     #[arg(required_unless_present = "references")]
     cc: Option<String>,
-    /// Take minutes: only the quick points of each row, with five seeds.
+    /// Run only the quick points of each row, with five seeds: minutes.
     #[arg(long)]
     quick: bool,
     /// Only these rows.
@@ -70,7 +70,7 @@ pub struct Request {
     /// Run the references alone.
     #[arg(long, conflicts_with_all = ["cc", "against"])]
     references: bool,
-    /// Write their results into the checkout: scenarios/score/references/.
+    /// Write the references' results into the checkout: scenarios/score/references/.
     #[arg(long, requires = "references", conflicts_with_all = ["refs", "sets", "define", "rows"])]
     update: bool,
     /// Write the counts of every scorecard in --out into this page: docs/results/score.md. Other rows stay.
@@ -149,7 +149,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let used = std::mem::take(&mut known.used);
     let complete = runs.failed == 0 && runs.suspect == 0;
     progress.note(&format!(
-        "{} runs of this lab, {} of references known before, {} failed, {} suspect",
+        "{} runs in this lab, {} reference runs from the bundle, {} failed, {} suspect",
         runs.ran, runs.known, runs.failed, runs.suspect
     ));
     let Some(cc) = &request.cc else {
@@ -183,7 +183,7 @@ pub fn command(request: &Request) -> Result<bool> {
         false => cc.clone(),
     });
     let json = serde_json::to_string_pretty(&card)
-        .map_err(|err| Error::failure(format!("the scorecard cannot be written: {err}")))?;
+        .map_err(|err| Error::failure(format!("cannot write the scorecard: {err}")))?;
     let write = |name: &str, content: &str| {
         let path = dir.join(name);
         owned::make_folder(&dir)
@@ -227,9 +227,7 @@ fn all_in(out: &Path) -> Result<Vec<Card>> {
 /// Prints clear differences from the older card; returns whether no cell is worse or missing.
 fn compare(old: &Card, new: &Card) -> bool {
     if old.quick != new.quick {
-        eprintln!(
-            "xdc: one of the two cards is of the quick form: only what both have is compared"
-        );
+        eprintln!("xdc: one of the two cards is in quick form: only common cells are compared");
     }
     let (changes, gone) = card::changes(old, new);
     let mut is_no_worse = true;
@@ -246,7 +244,7 @@ fn compare(old: &Card, new: &Card) -> bool {
         );
     }
     for name in &gone {
-        eprintln!("xdc: not measured any more: {}", printable(name));
+        eprintln!("xdc: no longer measured: {}", printable(name));
     }
     is_no_worse && gone.is_empty()
 }
@@ -255,7 +253,7 @@ fn read_card(path: &Path) -> Result<Card> {
     let text = beside::named(path)?;
     let no_card = |why: String| {
         Error::usage(format!("{} is not a scorecard: {why}", path.display()))
-            .hint("score.json of a former `xdc score`")
+            .hint("score.json of an earlier `xdc score`")
     };
     let card: Card = serde_json::from_str(&text).map_err(|err| no_card(err.to_string()))?;
     match card.schema {

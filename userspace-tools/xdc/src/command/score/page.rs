@@ -40,9 +40,9 @@ pub fn html(card: &Card, rows: &[Row], runs: &Runs, sets: &[String]) -> String {
     }
     let _ = writeln!(
         page,
-        "<p><b>{}</b></p>\n<p>A cell is the logarithm to base 2 of how many times as good as the best \
-         reference (+1: twice, -1: half), with its 95 % interval over seeds, paired by seed. It has a colour \
-         only where the interval is clear of 5 % either way.</p>\n\
+        "<p><b>{}</b></p>\n<p>A cell is the log2 of the ratio to the best reference (+1: twice as good, -1: half), \
+         with its 95 % interval over seeds, paired by seed. A cell is undecided if the interval crosses +5 % or \
+         -5 %.</p>\n\
          <p class=\"key\"><span class=\"win\">better</span><span class=\"tie\">within 5 %</span>\
          <span class=\"loss\">worse</span><span class=\"undecided\">undecided</span></p>",
         counts(card)
@@ -96,7 +96,7 @@ fn section(card: &Card, row: &Row) -> String {
     for turn in card.turns.iter().filter(|turn| turn.row == row.id) {
         let to = match (&turn.at, turn.to) {
             (Some(at), Some(to)) => format!("turns to {} at {at}", to.text()),
-            _ => "no other verdict at any".to_owned(),
+            _ => "the same at every noise level".to_owned(),
         };
         let _ = writeln!(
             html,

@@ -159,7 +159,7 @@ impl Row {
         let knows = |name: &String| self.axis.iter().any(|axis| axis.name == *name);
         if self.bench != self.scenario.is_empty() || self.bench != self.metric.is_empty() {
             return Err(Error::usage(
-                "a row has 'bench', or 'scenario' and [[metric]]",
+                "a row needs 'bench', or 'scenario' and [[metric]]",
             ));
         }
         let named = self.quick.only.keys().chain(&self.ladder);

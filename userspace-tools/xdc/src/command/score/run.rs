@@ -123,7 +123,7 @@ pub fn run(
             // The probes are read again from the cells, with all others.
             (runs.ran, runs.failed, runs.suspect) = (0, 0, 0);
             progress
-                .note("the bundle of references has other numbers than this lab: it is not used");
+                .note("the bundle of references differs from results of this lab and is not used");
         }
     }
     let mut missing = Vec::new();

@@ -76,7 +76,7 @@ pub fn key(
     windows: &Windows,
     sizes: &SizeClasses,
 ) -> Result<String> {
-    let failed = |err| Error::failure(format!("the plan cannot be written: {err}"));
+    let failed = |err| Error::failure(format!("cannot write the plan: {err}"));
     let mut all = serde_json::to_value((cc, metrics, plan, windows, sizes)).map_err(failed)?;
     strip(&mut all);
     let mut key = sha256(&serde_json::to_vec(&all).map_err(failed)?);
@@ -146,7 +146,7 @@ impl Store {
 
     /// Writes one line per sample, so that versions can be compared.
     pub fn save(&self) -> Result<()> {
-        let failed = |err| Error::failure(format!("samples cannot be written: {err}"));
+        let failed = |err| Error::failure(format!("cannot write the samples: {err}"));
         let mut text = format!(
             "{{\"SPDX-License-Identifier\": \"GPL-2.0\",\n\"schema\": {}, \"lab\": \"{}\", \"samples\": {{\n",
             self.schema, self.lab

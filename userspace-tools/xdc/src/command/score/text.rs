@@ -103,7 +103,7 @@ pub fn table(card: &Card, rows: &[Row]) -> String {
                     to.text()
                 ),
                 _ => format!(
-                    "  {}: {} without noise, and no other verdict at any\n",
+                    "  {}: {} without noise, and the same at every noise level\n",
                     turn.metric,
                     turn.from.text()
                 ),

@@ -47,7 +47,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
         let own = own.map(|(name, _)| at!["cc", name, "acceltor"]);
         let all = scenario.acceltor.iter().map(|_| at!["acceltor"]);
         for key in all.chain(own) {
-            let err = Error::usage("[acceltor] has no racks to be about")
+            let err = Error::usage("[acceltor] needs a rotor fabric")
                 .hint("kind = \"rotor\" in [topology.fabric]");
             m.add(key, err);
         }
@@ -64,7 +64,7 @@ fn ccs(scenario: &Scenario, m: &mut Mistakes) {
         m.note(at!["cc", name], |_| scenario.known_cc(name));
         if cc.bpf.is_some() && cc.kernel.is_none() {
             let err = Error::usage(format!("[cc.{name}] has 'bpf' but no 'kernel'"))
-                .hint("kernel = \"NAME\", as its struct tcp_congestion_ops has it");
+                .hint("kernel = \"NAME\", the name in its struct tcp_congestion_ops");
             m.add(at!["cc", name, "bpf"], err);
         }
         if let Some(module) = cc.module.as_ref().filter(|module| !module.is_empty()) {
@@ -113,14 +113,14 @@ fn topology(scenario: &Scenario, m: &mut Mistakes) {
     let (mtu, key) = (spec.mtu, at!["topology", "mtu"]);
     if !MTU_BYTES.contains(&mtu) {
         let (least, most) = MTU_BYTES.into_inner();
-        let err = Error::usage(format!("an mtu of {mtu} is not from {least} to {most}"));
+        let err = Error::usage(format!("an mtu of {mtu}: must be {least} to {most}"));
         m.add(key, err.hint("mtu = 1500"));
     } else if spec.ip == 6 && mtu < MTU6_BYTES {
         let err = Error::usage(format!("an mtu of {mtu} is below IPv6's {MTU6_BYTES}"));
         m.add(key, err.hint("mtu = 1500"));
     }
     if ![4, 6].contains(&spec.ip) {
-        let sentence = format!("'ip' is {}, and there are two versions of it", spec.ip);
+        let sentence = format!("'ip' is {}: must be 4 or 6", spec.ip);
         m.add(
             at!["topology", "ip"],
             Error::usage(sentence).hint("ip = 4, or ip = 6"),

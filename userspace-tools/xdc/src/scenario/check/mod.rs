@@ -140,7 +140,7 @@ fn plain(value: &Value) -> Result<()> {
     let plain_text = |text: &str| match text.chars().find(|&c| is_control(c) && c != '\n') {
         None => Ok(()),
         Some(c) => Err(Error::usage(format!(
-            "a text has the control character {}",
+            "a text contains the control character {}",
             c.escape_default()
         ))
         .hint("letters, spaces, tabs and newlines only")),

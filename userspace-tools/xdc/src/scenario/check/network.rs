@@ -66,13 +66,12 @@ impl Network {
         match self.ports.get(&(from.to_owned(), to.to_owned())) {
             Some(true) => Ok(()),
             Some(false) => {
-                let sentence =
-                    format!("the link from '{from}' to '{to}' has no queue to be watched");
+                let sentence = format!("the link from '{from}' to '{to}' has no queue to watch");
                 let err = Error::usage(sentence);
-                Err(err.hint("a 'queue' in the link, or a port that has one"))
+                Err(err.hint("a 'queue' in the link, or a port with a queue"))
             }
             None => {
-                let sentence = format!("'{from}' has no link to '{to}' to be watched");
+                let sentence = format!("'{from}' has no link to '{to}' to watch");
                 let near = self.ports.keys().find(|(node, _)| node == from);
                 let near = near.map_or(String::new(), |(_, peer)| format!("to = \"{peer}\""));
                 Err(Error::usage(sentence).hint(near))
@@ -163,7 +162,7 @@ fn links(scenario: &Scenario, fabric: &Fabric, network: &mut Network, m: &mut Mi
             let nth = network.join(&mut joined, link, &a, &b);
             if nth > 0 && !spec.ecmp() {
                 let sentence = format!(
-                    "the second link between '{a}' and '{b}' carries nothing: without 'ecmp' routes take the first"
+                    "the second link between '{a}' and '{b}' carries no packets: without 'ecmp' routes take the first"
                 );
                 m.add(
                     table,
@@ -212,7 +211,10 @@ fn lonely(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
             let names = names.unwrap_or_default();
             if let Some(name) = names.iter().find(|name| !linked.contains(name.as_str())) {
                 let err = Error::usage(format!("'{name}' has no link"));
-                m.add(key, err.hint("[[topology.links]], or no such node"));
+                m.add(
+                    key,
+                    err.hint("a link in [[topology.links]], or no such node"),
+                );
             }
         }
     }

@@ -200,7 +200,7 @@ fn rtts(scenario: &Scenario, m: &mut Mistakes) {
     for name in scenario.queues.keys() {
         if all.get(name) == Some(&(true, false)) {
             let sentence =
-                format!("'rtt' in [queues.{name}] has no effect: no size of it is in bdp");
+                format!("'rtt' in [queues.{name}] has no effect: no size there is in bdp");
             let err = Error::usage(sentence).hint("phantom = \"1bdp\"");
             m.add(at!["queues", name, "rtt"], err);
         }

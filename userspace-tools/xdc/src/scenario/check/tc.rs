@@ -15,7 +15,7 @@ use crate::scenario::plan::tc_words;
 use crate::scenario::{Scenario, at};
 use crate::text::nearest;
 
-const SHAPE: &str = "what follows `tc qdisc add dev DEV root`, such as \"fq_codel limit 1000 ecn\"";
+const SHAPE: &str = "words after `tc qdisc add dev DEV root`, such as \"fq_codel limit 1000 ecn\"";
 /// Maximum number of texts for this machine's tc, a process each; the guest's tc parses all.
 const MOST_ASKED: usize = 32;
 
@@ -136,8 +136,8 @@ fn judged(text: &str, said: &str) -> Option<String> {
         .take(2)
         .collect();
     Some(match why.is_empty() {
-        true => format!("tc does not take '{text}'"),
-        false => format!("tc does not take '{text}': {}", why.join("; ")),
+        true => format!("tc refuses '{text}'"),
+        false => format!("tc refuses '{text}': {}", why.join("; ")),
     })
 }
 
@@ -153,10 +153,7 @@ mod tests {
         assert_eq!(judged("fq_codel", ""), None);
         let usage = "What is \"limt\"?\nUsage: ... fq_codel\t[ limit PACKETS ]\n\t[ ecn ]\n";
         let why = judged("fq_codel limt 100", usage).unwrap();
-        assert_eq!(
-            why,
-            "tc does not take 'fq_codel limt 100': What is \"limt\"?"
-        );
+        assert_eq!(why, "tc refuses 'fq_codel limt 100': What is \"limt\"?");
         let why = judged(
             "red limit 1",
             "RED: Required parameter (limit, avpkt) is missing\n",

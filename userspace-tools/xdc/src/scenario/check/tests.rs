@@ -172,7 +172,7 @@ fn a_mistake_has_its_line_its_key_and_its_fix() {
             "to = \"r\"",
             "to = \"a1\"",
             "small:24: watch.0: ",
-            "no queue to be watched",
+            "no queue to watch",
             "",
         ),
         (

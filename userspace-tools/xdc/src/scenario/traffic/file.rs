@@ -72,7 +72,7 @@ impl FlowFile {
         let (path, bytes) = beside::read(budget, dirs, name)?;
         let about = |err: Error| err.about(path.display()).or_hint(SHAPE);
         let text =
-            String::from_utf8(bytes).map_err(|_| about(Error::usage("it is not text in UTF-8")))?;
+            String::from_utf8(bytes).map_err(|_| about(Error::usage("not text in UTF-8")))?;
         let rows = rows(text.strip_prefix('\u{feff}').unwrap_or(&text)).map_err(about)?;
         Ok(Self { text, rows })
     }
@@ -114,7 +114,7 @@ fn rows(text: &str) -> Result<Vec<Row>> {
         }
     }
     if rows.is_empty() {
-        return Err(Error::usage("it has no flow"));
+        return Err(Error::usage("no flow"));
     }
     Ok(rows)
 }
@@ -134,10 +134,7 @@ impl Columns {
                 });
             }
             if header.iter().take(place).any(|other| other == name) {
-                return Err(Error::usage(format!(
-                    "the column '{}' is there twice",
-                    short(name)
-                )));
+                return Err(Error::usage(format!("two columns '{}'", short(name))));
             }
         }
         let place = |name: &str| header.iter().position(|other| other == name);
@@ -152,7 +149,7 @@ impl Columns {
             .filter_map(|&(name, unit)| Some((place(name)?, unit)));
         let start = match (starts.next(), starts.next()) {
             (Some(start), None) => start,
-            (Some(_), Some(_)) => return Err(Error::usage("two columns give the start of flows")),
+            (Some(_), Some(_)) => return Err(Error::usage("two columns with start times")),
             (None, _) => (needed(STARTS[0].0)?, ""),
         };
         Ok(Self {
@@ -181,7 +178,7 @@ impl Columns {
         let bytes: Size = bytes.parse().map_err(Error::usage)?;
         if bytes == Size(0) || bytes > MOST_BYTES || start > LONGEST {
             return Err(Error::usage(format!(
-                "a flow of {bytes} at {start}; it has 1 byte to {MOST_BYTES}, and starts within {LONGEST}"
+                "a flow of {bytes} at {start}: must have 1 byte to {MOST_BYTES} and start within {LONGEST}"
             )));
         }
         let group = self.group.map(field).filter(|group| !group.is_empty());
@@ -213,7 +210,7 @@ fn malformed(err: &csv::Error) -> Error {
             expected_len,
             len,
         } => Error::usage(format!(
-            "line {}: {len} fields where the first line has {expected_len}",
+            "line {}: {len} fields, but the first line has {expected_len}",
             pos.as_ref().map_or(0, csv::Position::line)
         )),
         _ => Error::usage(err.to_string()),
@@ -292,7 +289,7 @@ pub mod tests {
             ),
             (
                 &format!("{header}1,a,b\n"),
-                "line 2: 3 fields where the first line has 4",
+                "line 2: 3 fields, but the first line has 4",
             ),
         ] {
             assert!(said(text).contains(words), "{text}: {}", said(text));

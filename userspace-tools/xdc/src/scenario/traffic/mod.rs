@@ -156,7 +156,7 @@ impl TrafficSpec {
             ("random", self.random),
         ] {
             if there && !must.contains(&key) && !may.contains(&key) {
-                return self.refuse(&format!("has no use for '{key}'"));
+                return self.refuse(&format!("takes no '{key}'"));
             }
             if !there && must.contains(&key) {
                 return self.refuse(&format!("needs '{key}'"));
@@ -188,7 +188,7 @@ impl TrafficSpec {
         unique.sort();
         unique.dedup();
         if unique.len() != hosts.len() || hosts.is_empty() {
-            return Err(Error::usage("[[traffic]] has no hosts, or names one twice"));
+            return Err(Error::usage("[[traffic]] has no hosts, or has one twice"));
         }
         Ok(hosts)
     }
@@ -518,7 +518,11 @@ impl Block<'_> {
     /// Rate of a host's link.
     fn rate_bps(&self, host: &str) -> Result<u64> {
         let rate_bps = self.paths.rate_bps(host)?.filter(|&bps| bps > 0);
-        rate_bps.ok_or_else(|| Error::usage(format!("'{host}' has no link with a rate to load")))
+        rate_bps.ok_or_else(|| {
+            Error::usage(format!(
+                "the links of '{host}' have no rate, which 'load' needs"
+            ))
+        })
     }
 
     /// Flows of a file; errors have their line.
@@ -585,7 +589,7 @@ fn crossing(mut centers: Vec<Vec<usize>>, share: Fraction, rng: &mut Rng) -> Res
     let hosts: usize = centers.iter().map(Vec::len).sum();
     if centers.len() != 2 {
         return Err(Error::usage(format!(
-            "'across' is for hosts in two datacenters, not in {}",
+            "'across' needs hosts in two datacenters, not in {}",
             centers.len()
         )));
     }
@@ -593,7 +597,7 @@ fn crossing(mut centers: Vec<Vec<usize>>, share: Fraction, rng: &mut Rng) -> Res
     let wanted = (hosts as u64 * u64::from(share.0) / u64::from(2 * PPM)) as usize;
     if centers.iter().any(|center| center.len() < wanted) {
         return Err(Error::usage(format!(
-            "no {wanted} hosts of a datacenter can send across"
+            "'across' needs {wanted} hosts in each datacenter"
         )));
     }
     let mut to = vec![0; hosts];

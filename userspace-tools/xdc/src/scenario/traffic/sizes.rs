@@ -42,7 +42,7 @@ impl FromStr for Sizes {
             None => size(text).map(Self::Fixed),
             Some((least, most)) => match (size(least)?, size(most)?) {
                 (least, most) if least <= most => Ok(Self::Uniform(least, most)),
-                _ => Err(format!("'{text}' ends before it begins")),
+                _ => Err(format!("the end of '{text}' is below its start")),
             },
         }
     }
@@ -156,7 +156,7 @@ impl Cdf {
         let (path, bytes) = read.ok_or_else(|| unknown(name))?;
         let about = |err: Error| err.about(path.display());
         let text = String::from_utf8(bytes)
-            .map_err(|_| about(Error::usage("it is not text in UTF-8").hint(SHAPE)))?;
+            .map_err(|_| about(Error::usage("not text in UTF-8").hint(SHAPE)))?;
         let cdf = Self::parse(&text).map_err(about)?;
         Ok(Self {
             own: is_own.then_some(text),
@@ -191,7 +191,7 @@ impl Cdf {
                 .is_none_or(|last| last.0 <= point.0 && last.1 <= point.1);
             if !risen {
                 return Err(wrong(
-                    "is below the line before, and sizes and percentages never fall",
+                    "is below the previous line: sizes and percentages must not fall",
                 ));
             }
             if point.0 > MOST_BYTES.0 as f64 {
@@ -204,7 +204,7 @@ impl Cdf {
             Some((0.0, 100.0)) => 100.0,
             Some((0.0, 1.0)) => 1.0,
             _ => {
-                let sentence = "the last column does not go from 0 to 100, or from 0 to 1";
+                let sentence = "the last column must go from 0 to 100, or from 0 to 1";
                 return Err(Error::usage(sentence).hint(SHAPE));
             }
         };

@@ -278,7 +278,7 @@ fn a_file_lists_flows() {
     for (row, words) in [
         (
             "1,a1,zz,1,",
-            "x.csv: line 2: a flow is of 'zz', which is not a node",
+            "x.csv: line 2: a flow names 'zz', which is not a node",
         ),
         ("1,a1,a1,1,", "line 2: 'a1' sends to itself"),
         (
@@ -325,7 +325,7 @@ fn missing_and_unused_keys_of_a_kind_are_named() {
         ),
         (
             "kind = \"file\"\nfile = \"x.csv\"\nsizes = \"1mb\"",
-            "no use for 'sizes'",
+            "takes no 'sizes'",
         ),
         ("kind = \"file\"", "needs 'file'"),
         ("kind = \"file\"\nfile = \"x.csv\"", "was not read"),
