@@ -23,7 +23,7 @@ pub fn command(path: &Path) -> Result<bool> {
     if !named {
         let with = path.with_extension("toml");
         return Err(Error::usage(format!(
-            "the name of a scenario file ends in .toml, not {}",
+            "{}: the name of a scenario file must end in .toml",
             path.display()
         ))
         .hint(format!("xdc new {}", with.display())));
