@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn invalid_tunnels_are_refused() {
         for (text, scale, why) in [
-            ("[tunnel]\npaths = \"best\"\n", 1, "there is no \"best\""),
+            ("[tunnel]\npaths = \"best\"\n", 1, "unknown value \"best\""),
             ("[tunnel]\nfec = \"8\"\n", 1, "neither"),
             ("[tunnel]\n", 10, "scaled"),
             ("[tunnel]\npath = \"ops\"\n", 1, "paths"),

@@ -200,7 +200,7 @@ fn a_mistake_has_its_line_its_key_and_its_fix() {
             "[cc.unocc.sysctl]",
             "[tunnel]\npaths = \"best\"\n[cc.unocc.sysctl]",
             "small:34: tunnel.paths: ",
-            "there is no \"best\"",
+            "unknown value \"best\"",
             "",
         ),
         (
