@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
-/* Attributes of a link of kind unorc, in IFLA_INFO_DATA. */
+/*
+ * Attributes of a link of kind unorc, in IFLA_INFO_DATA, and the generic netlink family of its peers.
+ */
 #ifndef _UAPI_UNORC_H
 #define _UAPI_UNORC_H
 
@@ -11,7 +13,7 @@
 enum {
 	IFLA_UNORC_UNSPEC,
 	IFLA_UNORC_LOCAL,	/* be32: the address packets come from */
-	IFLA_UNORC_REMOTE,	/* be32: the peer */
+	IFLA_UNORC_REMOTE,	/* be32: a peer that all addresses belong to; without it, peers are added later */
 	IFLA_UNORC_PORT,	/* be16: UDP port of both ends */
 	IFLA_UNORC_DATA,	/* u8: data packets of a block */
 	IFLA_UNORC_PARITY,	/* u8: parities of a block; 0 with 1 data packet: no code */
@@ -64,6 +66,49 @@ struct unorc_xstats {
 	__u64 no_mem;
 	__u64 reroute;
 	__u64 freeze;
+};
+
+/* Generic netlink family: peers of a device. All commands need the device's index. */
+#define UNORC_GENL_NAME "unorc"
+#define UNORC_GENL_VERSION 1
+#define UNORC_KEY_LEN 16
+
+enum {
+	UNORC_CMD_UNSPEC,
+	UNORC_CMD_PEER_SET,	/* add a peer, or change it: absent attributes keep their values */
+	UNORC_CMD_PEER_DEL,	/* remove the peer with this remote */
+	UNORC_CMD_PEER_GET,	/* dump: all peers */
+	__UNORC_CMD_MAX
+};
+#define UNORC_CMD_MAX (__UNORC_CMD_MAX - 1)
+
+enum {
+	UNORC_A_PEER_UNSPEC,
+	UNORC_A_PEER_IFINDEX,	/* u32 */
+	UNORC_A_PEER_REMOTE,	/* be32: outer address of the peer, which names it */
+	UNORC_A_PEER_REMOTE6,	/* struct in6_addr, instead of REMOTE */
+	UNORC_A_PEER_KEY,	/* UNORC_KEY_LEN bytes, equal at both ends; zeros: none. Never dumped */
+	UNORC_A_PEER_ALLOWED,	/* UNORC_A_ALLOWED_*, repeated: the peer's inner addresses; replaces all */
+	UNORC_A_PEER_SESSION,	/* u8, enum unorc_session; dumps only */
+	UNORC_A_PEER_HAS_KEY,	/* flag; dumps only */
+	__UNORC_A_PEER_MAX
+};
+#define UNORC_A_PEER_MAX (__UNORC_A_PEER_MAX - 1)
+
+/* An address range, as in a route. */
+enum {
+	UNORC_A_ALLOWED_UNSPEC,
+	UNORC_A_ALLOWED_PREFIX,	/* be32 */
+	UNORC_A_ALLOWED_PREFIX6,	/* struct in6_addr, instead of PREFIX */
+	UNORC_A_ALLOWED_LEN,	/* u8: length of the prefix in bits */
+	__UNORC_A_ALLOWED_MAX
+};
+#define UNORC_A_ALLOWED_MAX (__UNORC_A_ALLOWED_MAX - 1)
+
+enum unorc_session {
+	UNORC_SESSION_DOWN,
+	UNORC_SESSION_ASKED,	/* the peer has not answered yet */
+	UNORC_SESSION_UP,
 };
 
 #endif
