@@ -12,7 +12,7 @@ pub const HEADER_BYTES: usize = 16;
 /// Index of the first parity of a block.
 pub const FIRST_PARITY: u8 = MAX_DATA as u8;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const MAX_INDEX: u8 = FIRST_PARITY.wrapping_add(MAX_PARITY as u8);
 
 /// Type of a packet between two ends.
@@ -39,15 +39,16 @@ impl Kind {
     };
 }
 
+/// First byte of a HELLO.
+pub const HELLO: u8 = VERSION << 4 | Kind::Hello as u8;
+
 /// Header of a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Header {
     /// Type.
     pub kind: Kind,
     /// Channel; packets are ordered within it.
-    pub channel: u16,
-    /// Tag of the destination.
-    pub tag: u32,
+    pub channel: u8,
     /// Number of the block.
     pub block: u32,
     /// Index in the block; parities start at [`FIRST_PARITY`].
@@ -55,35 +56,34 @@ pub struct Header {
     /// Parity: data packets of its block. Data packet: data packets of the previous block, so that the
     /// receiver learns its length without parities.
     pub k: u8,
-    /// Entropy.
+    /// Entropy: the UDP source port, so not part of the header.
     pub ev: u16,
 }
 
 impl Header {
-    /// Encodes the header.
+    /// Encodes the header. The tag, its last eight bytes, is the caller's.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        let first = u128::from(VERSION << 4 | self.kind as u8) << 120;
-        let (channel, tag) = (u128::from(self.channel) << 96, u128::from(self.tag) << 64);
-        let (block, ev) = (u128::from(self.block) << 32, u128::from(self.ev));
-        let (index, k) = (u128::from(self.index) << 24, u128::from(self.k) << 16);
-        (first | channel | tag | block | index | k | ev).to_be_bytes()
+        let first = u32::from_be_bytes([
+            VERSION << 4 | self.kind as u8,
+            self.channel,
+            self.index,
+            self.k,
+        ]);
+        (u128::from(first) << 96 | u128::from(self.block) << 64).to_be_bytes()
     }
 
-    /// Decodes a packet's header; None if it is invalid. Rule W2.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let all = u128::from_be_bytes(*bytes.first_chunk::<HEADER_BYTES>()?);
-        let first = (all >> 120) as u8;
+    /// Decodes the header of a packet with entropy `ev`; None if it is invalid. Rule W2.
+    pub fn parse(bytes: &[u8], ev: u16) -> Option<Self> {
+        let &[first, channel, index, k, a, b, c, d, ..] = bytes.first_chunk::<HEADER_BYTES>()?;
         let header = Header {
             kind: *Kind::ALL.get(usize::from(first & 15))?,
-            channel: (all >> 96) as u16,
-            tag: (all >> 64) as u32,
-            block: (all >> 32) as u32,
-            index: (all >> 24) as u8,
-            k: (all >> 16) as u8,
-            ev: all as u16,
+            channel,
+            block: u32::from_be_bytes([a, b, c, d]),
+            index,
+            k,
+            ev,
         };
         let is_sound = first >> 4 == VERSION
-            && (all >> 112) as u8 == 0
             && header.index < MAX_INDEX
             && usize::from(header.k) <= MAX_DATA
             && header.ev < VALUES;

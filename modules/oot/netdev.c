@@ -5,3 +5,5 @@
 #include "../rust/helpers/net/random.c"
 #include "../drivers/net/unorc/device.c"
 #include "../drivers/net/unorc/gf256_x86.c"
+#include "../drivers/net/unorc/packets.c"
+#include "../drivers/net/unorc/peers.c"

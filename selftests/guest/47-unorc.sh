@@ -40,7 +40,7 @@ pair
 lossy delay 0
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=2000 2>/dev/null
 
-refuses "a device without ends is refused" "local and remote" ip -n h1 link add u0 type unorc
+refuses "a device without a local address is refused" "local must be given" ip -n h1 link add u0 type unorc
 refuses "a device with equal ends is refused" "two hosts" ip -n h1 link add u0 type unorc local 10.9.0.1 remote 10.9.0.1
 refuses "a block of 29 packets is refused" "1 to 28" \
 	ip -n h1 link add u0 type unorc local 10.9.0.1 remote 10.9.0.2 fec 29+2

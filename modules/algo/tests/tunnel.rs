@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 struct Net {
     ends: [End; 2],
     /// Packets by arrival time and order: destination, bytes, mark.
-    flying: BTreeMap<(u64, u64), (usize, Vec<u8>, bool)>,
+    flying: BTreeMap<(u64, u64), (usize, (u16, Vec<u8>), bool)>,
     number: u64,
     now_us: u64,
     rng: Rng,
@@ -47,15 +47,15 @@ impl Net {
                 let mut copies = u64::from(!self.rng.percent(self.loss));
                 copies += u64::from(self.rng.percent(self.duplicates));
                 for _ in 0..copies {
-                    let mut packet = wire(&header, &body);
+                    let mut tag = match header.kind {
+                        Kind::Hello => 0,
+                        _ => self.ends[from].session.theirs(),
+                    };
+                    // UDP's checksum detects corruption, but not packets of other senders.
                     if self.rng.percent(self.noise) {
-                        // UDP's checksum detects corruption, but not packets of other senders.
-                        let other = Header {
-                            tag: self.rng.any() as u32,
-                            ..header
-                        };
-                        packet = wire(&other, &body);
+                        tag = self.rng.any();
                     }
+                    let packet = wire(&header, tag, &body);
                     let at = self.now_us + self.delay_us + self.rng.within(0, self.jitter_us);
                     let is_marked = self.rng.percent(self.marks);
                     self.flying
@@ -70,11 +70,7 @@ impl Net {
         let end = self.now_us + for_us;
         loop {
             self.carry();
-            let dues = self
-                .ends
-                .iter()
-                .map(|end| end.endpoint.due_us())
-                .filter(|&due| due != 0);
+            let dues = self.ends.iter().filter_map(End::due_us);
             let flying = self.flying.keys().next().map(|key| key.0);
             let next = dues.chain(flying).min().unwrap_or(end).max(self.now_us);
             if next > end {
@@ -157,7 +153,8 @@ fn packets_arrive_in_order_with_any_chooser() {
             for end in &net.ends {
                 assert_eq!(end.io.counted(Count::Session), 1);
                 assert_eq!(end.io.counted(Count::GivenUp), 0);
-                assert!(end.endpoint.min_rtt_us() >= 100);
+                let rtts = end.channels.iter().map(|(channel, _)| channel.min_rtt_us());
+                assert!(rtts.max().is_some_and(|rtt_us| rtt_us >= 100));
             }
         }
     }
@@ -178,16 +175,13 @@ fn paths_and_times_can_change_during_a_session() {
             window: 64,
             ..config(8, 2)
         };
-        let End {
-            endpoint, memory, ..
-        } = &mut net.ends[0];
-        endpoint.change(&mut memory.all(), to);
+        net.ends[0].change(to);
         let kept = Config {
             paths,
             timer_us: 100,
             ..config(8, 2)
         };
-        assert_eq!(*endpoint.config(), kept);
+        assert_eq!(*net.ends[0].channels[0].0.config(), kept);
         talk(&mut net, 12);
         all_in_order(&mut net, 12);
     }
@@ -315,10 +309,7 @@ fn a_session_survives_the_loss_of_any_of_its_packets() {
             net.send(((seed + 1) % 2) as usize, ip(2, 0, 100));
         }
         net.run(2_900_000);
-        assert!(
-            net.ends.iter().all(|end| end.endpoint.is_up()),
-            "seed {seed}"
-        );
+        assert!(net.ends.iter().all(|end| end.is_up()), "seed {seed}");
     }
 }
 
@@ -332,7 +323,7 @@ fn without_a_peer_packets_are_dropped_after_three_seconds() {
     assert_eq!(net.ends[0].io.counted(Count::Unreachable), 6);
     net.run(4_500_000);
     assert_eq!(net.ends[0].io.counted(Count::Unreachable), 70);
-    assert!(!net.ends[0].endpoint.is_up());
+    assert!(!net.ends[0].is_up());
     net.loss = 0;
     net.send(0, ip(1, 70, 100));
     net.run(10_000);
@@ -346,7 +337,7 @@ fn ends_of_other_codes_have_no_session() {
     net.send(0, ip(1, 0, 100));
     net.run(5_000_000);
     assert!(net.ends[1].io.counted(Count::Mismatch) > 1);
-    assert!(!net.ends[0].endpoint.is_up() && !net.ends[1].endpoint.is_up());
+    assert!(!net.ends[0].is_up() && !net.ends[1].is_up());
 }
 
 #[test]
@@ -365,13 +356,16 @@ fn forged_packets_are_ignored_and_few_are_answered() {
                 Kind::Feedback,
                 Kind::Hello,
             ]),
-            tag: rng.next() as u32,
             ..Header::default()
         };
-        let mut packet = wire(&header, &ip(1, 1, 60)[..rng.within(0, 60) as usize]);
+        let mut packet = wire(
+            &header,
+            rng.next(),
+            &ip(1, 1, 60)[..rng.within(0, 60) as usize],
+        );
         if rng.percent(20) {
-            let at = rng.within(0, packet.len() as u64 - 1) as usize;
-            packet[at] = rng.next() as u8;
+            let at = rng.within(0, packet.1.len() as u64 - 1) as usize;
+            packet.1[at] = rng.next() as u8;
         }
         net.ends[0].receive(net.now_us, packet, false);
     }
@@ -389,8 +383,9 @@ fn forged_packets_are_ignored_and_few_are_answered() {
 }
 
 /// Returns an end's own tag and the peer's.
-fn tags(net: &Net, at: usize) -> (u32, u32) {
-    (net.ends[at].endpoint.mine, net.ends[at].endpoint.theirs)
+fn tags(net: &Net, at: usize) -> (u64, u64) {
+    let session = &net.ends[at].session;
+    (session.mine(), session.theirs())
 }
 
 #[test]
@@ -425,8 +420,6 @@ fn inner_packets_are_classified() {
     let packet = ip(3, 4, 60);
     let inner = Inner::of(&packet);
     assert_eq!((inner.is_raw, inner.ecn), (false, Ecn::Capable));
-    assert_ne!(inner.flow, Inner::of(&ip(4, 4, 60)).flow);
-    assert_eq!(inner.flow, Inner::of(&ip(3, 9, 80)).flow);
     assert!(Inner::of(&packet[..59]).is_raw);
     // TCP: a pure ACK, an ACK with data, a SYN.
     let mut ack = vec![0; 40];
@@ -446,7 +439,7 @@ fn inner_packets_are_classified() {
     assert!(!Inner::of(&data).is_raw);
     let mut fragment = data.clone();
     fragment[6] = 0x20;
-    assert_eq!(Inner::of(&fragment).flow[4], 6);
+    assert!(!Inner::of(&fragment).is_raw);
     let mut six = vec![0; 48];
     six[0] = 0x60;
     six[1] = 0x30;
@@ -572,16 +565,20 @@ fn a_channel_works_after_an_outage() {
     }
 }
 
+/// Returns the body of a HELLO with the sender's tag and the receiver's.
+fn hello(tag: u64, presumed: u64, channels: u8) -> Vec<u8> {
+    let tags = [tag.to_be_bytes(), presumed.to_be_bytes()].concat();
+    [&tags[..], &[8, 2, channels]].concat()
+}
+
 /// Sends a request in the name of an end's peer.
-fn forge_hello(net: &mut Net, at: usize, mine: u32) {
+fn forge_hello(net: &mut Net, at: usize, mine: u64) {
     let header = Header {
         kind: Kind::Hello,
         ..Header::default()
     };
-    let tags = ((net.rng.next() | 1) << 32) | u64::from(mine);
-    let Config { x, y, channels, .. } = *net.ends[at].endpoint.config();
-    let body = [&tags.to_be_bytes()[..], &[x, y, channels]].concat();
-    net.ends[at].receive(net.now_us, wire(&header, &body), false);
+    let body = hello(net.rng.next() | 1, mine, net.ends[at].channels.len() as u8);
+    net.ends[at].receive(net.now_us, wire(&header, 0, &body), false);
 }
 
 #[test]
@@ -594,7 +591,7 @@ fn forged_requests_do_not_prevent_a_session() {
             (0..3).for_each(|_| forge_hello(&mut net, 0, 0));
             net.run(10_000);
         }
-        assert!(net.ends.iter().all(|end| end.endpoint.is_up()), "{speaker}");
+        assert!(net.ends.iter().all(|end| end.is_up()), "{speaker}");
         let sessions = net.ends.iter().map(|end| end.io.counted(Count::Session));
         assert!(sessions.eq([1, 1]));
     }
@@ -623,16 +620,13 @@ fn a_hello_of_a_previous_instance_does_not_end_the_session() {
     net.carry();
     net.run(60);
     net.carry();
-    let kinds = |packet: &[u8]| packet[0] & 15 == Kind::Hello as u8;
     talk_of_one(&mut net, 1, 5, 1_000);
     let (mine, theirs) = tags(&net, 0);
     let header = Header {
         kind: Kind::Hello,
         ..Header::default()
     };
-    let both = u64::from(mine) << 32 | u64::from(theirs);
-    let late = wire(&header, &[&both.to_be_bytes()[..], &[8, 2, 8]].concat());
-    assert!(kinds(&late));
+    let late = wire(&header, 0, &hello(mine, theirs, 8));
     net.ends[0] = End::new(config(8, 2), 99);
     talk_of_one(&mut net, 6, 5, 1_000);
     net.ends[1].receive(net.now_us, late, false);
@@ -652,19 +646,19 @@ fn invalid_hellos_are_refused() {
         kind: Kind::Hello,
         ..Header::default()
     };
-    let own = net.ends[0].endpoint.mine;
-    let body = |theirs: u32| [&theirs.to_be_bytes()[..], &own.to_be_bytes(), &[8, 2, 8]].concat();
+    let own = net.ends[0].session.mine();
+    let body = |theirs: u64| hello(theirs, own, 8);
     for body in [
         body(0),
         body(own),
-        body(7)[..10].to_vec(),
+        body(7)[..18].to_vec(),
         [&body(7)[..], &[0]].concat(),
     ] {
         let before = net.ends[0].io.counted(Count::Malformed);
-        net.ends[0].receive(net.now_us, wire(&header, &body), false);
+        net.ends[0].receive(net.now_us, wire(&header, 0, &body), false);
         assert_eq!(net.ends[0].io.counted(Count::Malformed), before + 1);
     }
-    assert!(!net.ends[0].endpoint.is_up());
+    assert!(!net.ends[0].is_up());
 }
 
 #[test]
@@ -677,11 +671,11 @@ fn a_forged_packet_does_not_stop_a_channel() {
         .flying
         .values()
         .map(|(_, packet, _)| packet.clone())
-        .find(|packet| packet[0] & 15 == Kind::Data as u8)
+        .find(|(_, packet)| packet[0] & 15 == Kind::Data as u8)
         .unwrap();
     net.run(1_000_000);
     // Changes the block number by 512.
-    forged[10] ^= 2;
+    forged.1[6] ^= 2;
     net.ends[1].receive(net.now_us, forged, false);
     net.run(1_000_000);
     net.up(1);
@@ -744,7 +738,7 @@ fn a_late_peer_that_restarts_is_detected_within_two_seconds() {
         net.send(1, ip(1, number, 100));
         net.run(20_000);
     }
-    assert!(net.ends[0].endpoint.is_up());
+    assert!(net.ends[0].is_up());
     net.ends[1] = End::new(config(8, 2), 4);
     for number in 120..220 {
         net.send(0, ip(1, number, 100));
@@ -761,11 +755,8 @@ fn a_silent_peer_that_restarts_is_detected_among_forged_packets() {
     let restart_us = net.now_us;
     for number in 0.. {
         forge_hello(&mut net, 1, 0);
-        let header = Header {
-            tag: net.rng.any() as u32,
-            ..Header::default()
-        };
-        net.ends[1].receive(net.now_us, wire(&header, &ip(1, 1, 60)), false);
+        let packet = wire(&Header::default(), net.rng.any(), &ip(1, 1, 60));
+        net.ends[1].receive(net.now_us, packet, false);
         if talk_of_one(&mut net, 150 + number, 1, 10_000) > 0 {
             break;
         }

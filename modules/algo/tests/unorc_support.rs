@@ -7,11 +7,11 @@ use super::{
     paths::{Freeze, Kind as Chooser},
     random::Random,
     rtt::BaseRtt,
-    tunnel::{self, Channel, Endpoint},
-    unorc::{Config, Context, Count, Ecn, Happened, Io, Packet},
+    tunnel::{self, Channel, Session},
+    unorc::{Config, Context, Count, Ecn, Happened, Io, Packet, Standing},
     unorc_blocks::{self, Held, HeldBlock},
     unorc_sender::Sent,
-    unorc_wire::{HEADER_BYTES, Header},
+    unorc_wire::{HEADER_BYTES, Header, Kind},
 };
 
 impl Packet for Vec<u8> {
@@ -73,7 +73,9 @@ pub struct Caller {
     pub up: Vec<(Vec<u8>, bool)>,
     pub counts: [u64; Count::NAMES.len()],
     /// Trace events, by channel.
-    pub traced: Vec<(u16, Happened)>,
+    pub traced: Vec<(u8, Happened)>,
+    /// Packets that waited for a session.
+    pub again: Vec<Vec<u8>>,
     /// One in this number of allocations fails; 0 = none.
     pub fails: u32,
     asked: u32,
@@ -112,6 +114,10 @@ impl Io for Caller {
         self.sent.push((*header, packet, ecn));
     }
 
+    fn again(&mut self, packet: Vec<u8>) {
+        self.again.push(packet);
+    }
+
     fn deliver(&mut self, packet: Vec<u8>, is_marked: bool) {
         self.up.push((packet, is_marked));
     }
@@ -120,14 +126,13 @@ impl Io for Caller {
         self.counts[count as usize] += n;
     }
 
-    fn trace(&mut self, channel: u16, what: &Happened) {
+    fn trace(&mut self, channel: u8, what: &Happened) {
         self.traced.push((channel, *what));
     }
 }
 
-/// The memory of one end.
+/// The memory of one channel.
 pub struct Memory {
-    channels: Vec<Channel<Vec<u8>>>,
     sent: Vec<Sent>,
     held: Vec<Held<Vec<u8>>>,
     held_blocks: Vec<HeldBlock>,
@@ -138,66 +143,126 @@ fn some<T: Default>(n: usize) -> Vec<T> {
 }
 
 impl Memory {
-    pub fn new(config: &Config, channels: usize) -> Self {
+    pub fn new(config: &Config) -> Self {
         Memory {
-            channels: some(channels),
-            sent: some(channels * config.sent_slots()),
-            held: some(channels * config.held_slots()),
-            held_blocks: some(channels * config.blocks()),
+            sent: some(config.sent_slots()),
+            held: some(config.held_slots()),
+            held_blocks: some(config.blocks()),
         }
     }
 
     pub fn all(&mut self) -> tunnel::Lent<'_, Vec<u8>> {
         tunnel::Lent {
-            channels: &mut self.channels,
             sent: &mut self.sent,
-            held: &mut self.held,
-            held_blocks: &mut self.held_blocks,
+            held: unorc_blocks::Lent {
+                slots: &mut self.held,
+                blocks: &mut self.held_blocks,
+            },
         }
     }
 }
 
-/// One end of a tunnel.
+/// One end of a tunnel, with the work of the driver.
 pub struct End {
-    pub endpoint: Endpoint<Vec<u8>>,
-    pub memory: Memory,
+    pub session: Session<Vec<u8>>,
+    pub channels: Vec<(Channel<Vec<u8>>, Memory)>,
     pub io: Caller,
 }
 
 impl End {
-    pub fn new(config: Config, secret: u64) -> Self {
+    pub fn new(config: Config, seed: u64) -> Self {
+        let channel = |number| {
+            let channel = Channel::new(config, number, seed ^ u64::from(number) << 32);
+            (channel, Memory::new(&config))
+        };
         End {
-            endpoint: Endpoint::new(config, (secret, !secret)),
-            memory: Memory::new(&config, config.channels.into()),
+            session: Session::new(config, !seed),
+            channels: (0..config.channels).map(channel).collect(),
             io: Caller::default(),
         }
     }
 
-    pub fn transmit(&mut self, now_us: u64, packet: Vec<u8>) {
-        let lent = &mut self.memory.all();
-        self.endpoint.transmit(&mut self.io, lent, now_us, packet);
+    pub fn is_up(&self) -> bool {
+        self.session.standing() == Standing::Up
     }
 
-    pub fn receive(&mut self, now_us: u64, packet: Vec<u8>, is_marked: bool) {
-        let lent = &mut self.memory.all();
-        self.endpoint
-            .receive(&mut self.io, lent, now_us, packet, is_marked);
+    pub fn change(&mut self, to: Config) {
+        for (channel, _) in &mut self.channels {
+            channel.change(to);
+        }
+    }
+
+    pub fn due_us(&self) -> Option<u64> {
+        let dues = self.channels.iter().map(|(channel, _)| channel.due_us());
+        dues.chain([self.session.due_us()])
+            .filter(|&us| us != 0)
+            .min()
+    }
+
+    /// The flow selects the channel.
+    pub fn transmit(&mut self, now_us: u64, packet: Vec<u8>) {
+        let theirs = self.session.theirs();
+        if theirs == 0 {
+            self.session.wait(&mut self.io, now_us, packet);
+            return self.resend(now_us);
+        }
+        let number = usize::from(packet[21]) % self.channels.len();
+        let (channel, memory) = &mut self.channels[number];
+        channel.transmit(&mut self.io, &mut memory.all(), now_us, theirs, packet);
+    }
+
+    fn resend(&mut self, now_us: u64) {
+        for packet in std::mem::take(&mut self.io.again) {
+            self.transmit(now_us, packet);
+        }
+    }
+
+    pub fn receive(&mut self, now_us: u64, (ev, packet): (u16, Vec<u8>), is_marked: bool) {
+        let Some(header) = packet.first_chunk::<HEADER_BYTES>() else {
+            return self.io.count(Count::Malformed, 1);
+        };
+        let tag = u64::from_be_bytes(header[8..].try_into().unwrap());
+        if header[0] & 15 == Kind::Hello as u8 {
+            self.session
+                .hello(&mut self.io, now_us, &packet[HEADER_BYTES..]);
+            return self.resend(now_us);
+        }
+        if tag != self.session.mine() {
+            return self.session.stranger(&mut self.io, now_us);
+        }
+        let theirs = self.session.theirs();
+        if theirs == 0 {
+            self.session.ask(&mut self.io, now_us);
+        }
+        match self.channels.get_mut(usize::from(header[1])) {
+            Some((channel, memory)) => {
+                let packet = (packet, ev, is_marked);
+                channel.receive(&mut self.io, &mut memory.all(), now_us, theirs, packet);
+            }
+            None => self.io.count(Count::Malformed, 1),
+        }
     }
 
     pub fn poll(&mut self, now_us: u64) {
-        let due_us = self.endpoint.due_us();
-        if due_us != 0 && due_us <= now_us {
-            let lent = &mut self.memory.all();
-            self.endpoint.poll(&mut self.io, lent, now_us);
+        let is_due = |due_us| due_us != 0 && due_us <= now_us;
+        if is_due(self.session.due_us()) {
+            self.session.poll(&mut self.io, now_us);
+        }
+        let theirs = self.session.theirs();
+        for (channel, memory) in &mut self.channels {
+            if is_due(channel.due_us()) {
+                channel.poll(&mut self.io, &mut memory.all(), now_us, theirs);
+            }
         }
     }
 }
 
-pub fn wire(header: &Header, body: &[u8]) -> Vec<u8> {
+/// Returns a packet's entropy and bytes.
+pub fn wire(header: &Header, tag: u64, body: &[u8]) -> (u16, Vec<u8>) {
     let mut packet = header.to_bytes().to_vec();
-    assert_eq!(packet.len(), HEADER_BYTES);
+    packet[8..].copy_from_slice(&tag.to_be_bytes());
     packet.extend(body);
-    packet
+    (header.ev, packet)
 }
 
 /// One half of a channel with its environment.
@@ -218,7 +283,7 @@ impl<T: Default> Half<T> {
         Half {
             half: T::default(),
             config,
-            memory: Memory::new(&config, 1),
+            memory: Memory::new(&config),
             io: Caller::default(),
             rng: Random::new(1),
             rtt,
@@ -252,7 +317,6 @@ impl<T: Default> Half<T> {
             config: &self.config,
             rng: &mut self.rng,
             now_us: self.now_us,
-            tag: 7,
             channel: 0,
             rtt: &mut self.rtt,
         };

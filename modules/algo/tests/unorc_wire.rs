@@ -9,28 +9,28 @@ fn headers_round_trip_and_invalid_headers_are_refused() {
     for _ in 0..10_000 {
         let header = Header {
             kind: rng.pick(&Kind::ALL),
-            channel: rng.next() as u16,
-            tag: rng.next() as u32,
+            channel: rng.next() as u8,
             block: rng.next() as u32,
             index: rng.within(0, 30) as u8,
             k: rng.within(0, 28) as u8,
             ev: rng.within(0, VALUES as u64 - 1) as u16,
         };
         let bytes = header.to_bytes();
-        assert_eq!(Header::parse(&bytes), Some(header));
-        assert_eq!(Header::parse(&bytes[..15]), None);
+        assert_eq!(Header::parse(&bytes, header.ev), Some(header));
+        assert_eq!(Header::parse(&bytes[..15], 0), None);
         let mut noise = bytes;
-        noise[rng.within(0, 15) as usize] = rng.next() as u8;
-        if let Some(other) = Header::parse(&noise) {
+        noise[rng.within(0, 7) as usize] = rng.next() as u8;
+        if let Some(other) = Header::parse(&noise, header.ev) {
             assert_eq!(other.to_bytes(), noise);
         }
     }
     let good = Header::default().to_bytes();
-    for (at, byte) in [(0, 0x10), (0, 0x25), (1, 1), (12, 31), (13, 29), (14, 0x40)] {
+    for (at, byte) in [(0, 0x20), (0, 0x35), (2, 31), (3, 29)] {
         let mut bad = good;
         bad[at] = byte;
-        assert_eq!(Header::parse(&bad), None, "{at}");
+        assert_eq!(Header::parse(&bad, 0), None, "{at}");
     }
+    assert_eq!(Header::parse(&good, VALUES), None);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A network device whose packets go to one peer over UDP. */
+/* A network device whose packets go to its peers over UDP. */
 #ifndef _XDC_UNORC_DEVICE_H
 #define _XDC_UNORC_DEVICE_H
 
@@ -8,13 +8,15 @@
 #include <linux/skbuff.h>
 
 #define XDC_TUNNEL_COUNTERS 32
+/* Kind and version, channel, six bytes of the module, and the tag. */
 #define XDC_TUNNEL_HEADER 16
-struct xdc_tunnel;
+/* First byte of a packet of the session. */
+#define XDC_TUNNEL_HELLO 0x34
 struct xdc_tunnel_out;
 
 /* Settings of a device. */
 struct xdc_tunnel_config {
-	/* IPv4 is mapped to IPv6. */
+	/* IPv4 is mapped to IPv6. "remote" is the peer of "ip link", or zeros. */
 	struct in6_addr local, remote;
 	__be16 port;
 	u16 mtu;
@@ -28,8 +30,9 @@ struct xdc_tunnel_config {
 };
 
 /*
- * Operations of the module. "state" is from open(); transmit(), receive() and poll() have exclusive access,
- * with BH off, and return the time of the next poll() in us; 0 = none. They own the packet.
+ * Operations of the module. A peer has a session and several channels, each with a lock of its own. Calls
+ * have exclusive access to their session or channel, with BH off, own the packet, and return the time of the
+ * next poll in us; 0 = none. "theirs" is the tag of the peer, 0 without a session.
  */
 struct xdc_tunnel_ops {
 	const char *kind;
@@ -37,14 +40,31 @@ struct xdc_tunnel_ops {
 	unsigned int counter_count;
 	/* Returns NULL, or the reason for a refusal. */
 	const char *(*check)(const struct xdc_tunnel_config *config);
-	void *(*open)(const struct xdc_tunnel_config *config);
-	void (*close)(void *state);
-	/* Called with settings that passed check() and a locked "state". */
-	void (*change)(void *state, const struct xdc_tunnel_config *config);
-	u64 (*transmit)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, u64 now_us);
-	u64 (*receive)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked,
-		       u64 now_us);
-	u64 (*poll)(void *state, struct xdc_tunnel_out *out, u64 now_us);
+
+	/* Sets this end's tag, never 0. */
+	void *(*open_session)(const struct xdc_tunnel_config *config, u64 *mine);
+	void (*close_session)(void *session);
+	u64 (*theirs)(const void *session);
+	/* A packet from the stack, without a session. */
+	u64 (*wait)(void *session, struct xdc_tunnel_out *out, struct sk_buff *skb, u64 now_us);
+	/* A HELLO without its header. */
+	u64 (*hello)(void *session, struct xdc_tunnel_out *out, struct sk_buff *skb, u64 now_us);
+	/* A packet with another tag. */
+	u64 (*stranger)(void *session, struct xdc_tunnel_out *out, u64 now_us);
+	/* A packet with this end's tag, without a session. */
+	u64 (*ask)(void *session, struct xdc_tunnel_out *out, u64 now_us);
+	u64 (*poll_session)(void *session, struct xdc_tunnel_out *out, u64 now_us);
+
+	void *(*open_channel)(const struct xdc_tunnel_config *config, u8 number);
+	void (*close_channel)(void *channel);
+	/* Called with settings that passed check(). */
+	void (*change)(void *channel, const struct xdc_tunnel_config *config);
+	u64 (*transmit)(void *channel, struct xdc_tunnel_out *out, struct sk_buff *skb, u64 theirs,
+			u64 now_us);
+	/* "port" is the source port. */
+	u64 (*receive)(void *channel, struct xdc_tunnel_out *out, struct sk_buff *skb, u16 port,
+		       bool is_marked, u64 theirs, u64 now_us);
+	u64 (*poll)(void *channel, struct xdc_tunnel_out *out, u64 theirs, u64 now_us);
 };
 
 int xdc_tunnel_register(const struct xdc_tunnel_ops *ops);
@@ -53,6 +73,7 @@ struct sk_buff *xdc_tunnel_make(struct xdc_tunnel_out *out, unsigned int len);
 struct sk_buff *xdc_tunnel_copy(struct sk_buff *skb);
 void xdc_tunnel_send(struct xdc_tunnel_out *out, struct sk_buff *skb, const u8 *header, u16 port,
 		     bool is_capable);
+void xdc_tunnel_again(struct xdc_tunnel_out *out, struct sk_buff *skb);
 void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked);
 struct net_device *xdc_tunnel_device(const struct xdc_tunnel_out *out);
 void xdc_tunnel_count(struct xdc_tunnel_out *out, unsigned int counter, u64 n);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network devices whose packets go to one peer over UDP.
+//! Network devices whose packets go to peers over UDP.
 //!
 //! A module implements [`Tunnel`] and keeps a [`Registration`]; `ip link add type KIND` creates a device, and
-//! each device that is up has a state of that type. The packets that a callback sends or delivers leave once
-//! the device's lock is released.
+//! each peer of a device that is up has a [`Session`] and several [`Channel`]s, with a lock each. The packets
+//! that a callback sends or delivers leave once the lock is released.
 //!
 //! C headers: `include/net/udp_tunnel.h`, `include/net/rtnetlink.h`
 
@@ -128,7 +128,7 @@ impl Drop for Packet {
 ///
 /// # Invariants
 ///
-/// `out` is C's, for the time of the callback, in which the device is locked.
+/// `out` is C's, for the time of the callback, in which the session or the channel is locked.
 pub(crate) struct Decisions<'a> {
     out: *mut bindings::xdc_tunnel_out,
     _callback: PhantomData<&'a ()>,
@@ -186,6 +186,12 @@ impl<'a> Decisions<'a> {
         }
     }
 
+    /// Takes back a packet of the stack that waited for a session.
+    pub(crate) fn again(&mut self, packet: Packet) {
+        // SAFETY: By the type invariants; the packet is C's now.
+        unsafe { bindings::xdc_tunnel_again(self.out, packet.into_raw()) }
+    }
+
     /// Delivers to the stack. `is_marked`: the packet arrived with a CE mark.
     pub(crate) fn deliver(&mut self, packet: Packet, is_marked: bool) {
         // SAFETY: By the type invariants; the packet is C's now.
@@ -200,32 +206,66 @@ impl<'a> Decisions<'a> {
     }
 }
 
-/// A device that is up. Callbacks run with BH off, one at a time, and return the time of the next `poll`, in
-/// us; 0 = none.
-pub(crate) trait Tunnel: Sized + Send + 'static {
+/// The session with a peer. Callbacks run with BH off, one at a time, and return the time of the next `poll`,
+/// in us; 0 = none.
+pub(crate) trait Session: Sized + Send + 'static {
+    /// Returns the tag of this end, never 0.
+    fn mine(&self) -> u64;
+    /// Returns the peer's tag; 0 = no session.
+    fn theirs(&self) -> u64;
+    /// Handles a packet from the stack, without a session.
+    fn wait(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64;
+    /// Handles a HELLO without its header.
+    fn hello(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64;
+    /// Notes a packet with another tag.
+    fn stranger(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64;
+    /// Requests a session.
+    fn ask(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64;
+    /// Handles the due time.
+    fn poll(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64;
+}
+
+/// A channel of a peer. Callbacks are as in [`Session`]; `theirs` is the peer's tag, 0 = no session.
+pub(crate) trait Channel: Sized + Send + 'static {
+    /// Applies changed paths and times.
+    fn change(&mut self, settings: &Settings);
+    /// Handles a packet from the stack.
+    fn transmit(
+        &mut self,
+        decisions: &mut Decisions<'_>,
+        packet: Packet,
+        theirs: u64,
+        now_us: u64,
+    ) -> u64;
+    /// Handles a packet from the peer's UDP port.
+    fn receive(
+        &mut self,
+        decisions: &mut Decisions<'_>,
+        packet: (Packet, u16, bool),
+        theirs: u64,
+        now_us: u64,
+    ) -> u64;
+    /// Handles the due time.
+    fn poll(&mut self, decisions: &mut Decisions<'_>, theirs: u64, now_us: u64) -> u64;
+}
+
+/// A kind of device.
+pub(crate) trait Tunnel: 'static {
     /// Kind of the link for `ip link add type`: the module's name.
     const KIND: &'static CStr;
     /// Names of the counters.
     const COUNTERS: &'static [&'static CStr];
+    /// Sessions.
+    type Session: Session;
+    /// Channels.
+    type Channel: Channel;
 
     /// Returns the reason if a device cannot have these settings.
     fn check(settings: &Settings) -> Result<(), &'static CStr>;
-    /// Brings a device up. May sleep.
-    fn open(settings: &Settings) -> Result<KBox<Self>>;
-    /// Applies changed paths and times.
-    fn change(&mut self, settings: &Settings);
-    /// Handles a packet from the stack.
-    fn transmit(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64;
-    /// Handles a packet from the peer.
-    fn receive(
-        &mut self,
-        decisions: &mut Decisions<'_>,
-        packet: Packet,
-        is_marked: bool,
-        now_us: u64,
-    ) -> u64;
-    /// Handles the due time.
-    fn poll(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64;
+    /// Creates a session. May sleep.
+    fn open_session(settings: &Settings) -> Result<KBox<Self::Session>>;
+    /// Creates a channel. May sleep.
+    fn open_channel(settings: &Settings, number: u8) -> Result<KBox<Self::Channel>>;
 }
 
 /// C's operations and the data that they point to.
@@ -271,8 +311,16 @@ impl<T: Tunnel> Registration<T> {
                 counters: table.counters.as_ptr(),
                 counter_count: T::COUNTERS.len() as c_uint,
                 check: Some(Self::check),
-                open: Some(Self::open),
-                close: Some(Self::close),
+                open_session: Some(Self::open_session),
+                close_session: Some(Self::close::<T::Session>),
+                theirs: Some(Self::theirs),
+                wait: Some(Self::wait),
+                hello: Some(Self::hello),
+                stranger: Some(Self::stranger),
+                ask: Some(Self::ask),
+                poll_session: Some(Self::poll_session),
+                open_channel: Some(Self::open_channel),
+                close_channel: Some(Self::close::<T::Channel>),
                 change: Some(Self::change),
                 transmit: Some(Self::transmit),
                 receive: Some(Self::receive),
@@ -301,50 +349,174 @@ impl<T: Tunnel> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by C only, with a config, and may sleep.
-    unsafe extern "C" fn open(config: *const bindings::xdc_tunnel_config) -> *mut c_void {
+    /// Called by C only, with a config and a place for the tag, and may sleep.
+    unsafe extern "C" fn open_session(
+        config: *const bindings::xdc_tunnel_config,
+        mine: *mut u64,
+    ) -> *mut c_void {
         // SAFETY: By the safety requirements.
-        match T::open(unsafe { &Settings::read(config) }) {
-            Ok(state) => KBox::into_raw(state).cast(),
+        let Ok(session) = T::open_session(unsafe { &Settings::read(config) }) else {
+            return ptr::null_mut();
+        };
+        // SAFETY: By the safety requirements.
+        unsafe { *mine = session.mine() };
+        KBox::into_raw(session).cast()
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with a config, and may sleep.
+    unsafe extern "C" fn open_channel(
+        config: *const bindings::xdc_tunnel_config,
+        number: u8,
+    ) -> *mut c_void {
+        // SAFETY: By the safety requirements.
+        match T::open_channel(unsafe { &Settings::read(config) }, number) {
+            Ok(channel) => KBox::into_raw(channel).cast(),
             Err(_) => ptr::null_mut(),
         }
     }
 
     /// # Safety
     ///
-    /// Called by C only, once, with what `open` returned, when it is not used any more.
-    unsafe extern "C" fn close(state: *mut c_void) {
+    /// Called by C only, once, with what the function that opens `S` returned, when it is not used any more.
+    unsafe extern "C" fn close<S>(state: *mut c_void) {
         // SAFETY: By the safety requirements it came from `KBox::into_raw`.
-        drop(unsafe { KBox::from_raw(state.cast::<T>()) });
+        drop(unsafe { KBox::from_raw(state.cast::<S>()) });
     }
 
+    /// Calls `f` with a locked session or channel, if C passed one.
+    ///
     /// # Safety
     ///
-    /// Called by C only, with what `open` returned, locked, and a config.
-    unsafe extern "C" fn change(state: *mut c_void, config: *const bindings::xdc_tunnel_config) {
-        // SAFETY: By the safety requirements no other code has it.
-        let state = unsafe { &mut *state.cast::<T>() };
-        // SAFETY: By the safety requirements.
-        state.change(unsafe { &Settings::read(config) });
-    }
-
-    /// # Safety
-    ///
-    /// Called by C only, with what `open` returned, locked; `skb` is linear and the callee's.
-    unsafe extern "C" fn transmit(
+    /// `state` is what the function that opens `S` returned, locked, and `out` is for this callback.
+    unsafe fn with<S>(
         state: *mut c_void,
+        out: *mut bindings::xdc_tunnel_out,
+        f: impl FnOnce(&mut S, &mut Decisions<'_>) -> u64,
+    ) -> u64 {
+        // SAFETY: By the safety requirements no other code has it.
+        let state = unsafe { &mut *state.cast::<S>() };
+        // SAFETY: By the safety requirements.
+        let mut decisions = unsafe { Decisions::from_raw(out) };
+        f(state, &mut decisions)
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with a session, locked.
+    unsafe extern "C" fn theirs(session: *const c_void) -> u64 {
+        // SAFETY: By the safety requirements no other code writes to it.
+        unsafe { &*session.cast::<T::Session>() }.theirs()
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::with`]; `skb` is linear and the callee's.
+    unsafe extern "C" fn wait(
+        session: *mut c_void,
         out: *mut bindings::xdc_tunnel_out,
         skb: *mut bindings::sk_buff,
         now_us: u64,
     ) -> u64 {
-        // SAFETY: By the safety requirements no other code has it.
-        let state = unsafe { &mut *state.cast::<T>() };
-        // SAFETY: By the safety requirements `out` is for this callback.
-        let mut decisions = unsafe { Decisions::from_raw(out) };
         // SAFETY: By the safety requirements.
-        match unsafe { Packet::from_raw(skb) } {
-            Some(packet) => state.transmit(&mut decisions, packet, now_us),
-            None => 0,
+        let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
+            return 0;
+        };
+        // SAFETY: By the safety requirements.
+        unsafe {
+            Self::with(session, out, |s: &mut T::Session, d| {
+                s.wait(d, packet, now_us)
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::wait`].
+    unsafe extern "C" fn hello(
+        session: *mut c_void,
+        out: *mut bindings::xdc_tunnel_out,
+        skb: *mut bindings::sk_buff,
+        now_us: u64,
+    ) -> u64 {
+        // SAFETY: By the safety requirements.
+        let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
+            return 0;
+        };
+        // SAFETY: By the safety requirements.
+        unsafe {
+            Self::with(session, out, |s: &mut T::Session, d| {
+                s.hello(d, packet, now_us)
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::with`].
+    unsafe extern "C" fn stranger(
+        session: *mut c_void,
+        out: *mut bindings::xdc_tunnel_out,
+        now_us: u64,
+    ) -> u64 {
+        // SAFETY: By the safety requirements.
+        unsafe { Self::with(session, out, |s: &mut T::Session, d| s.stranger(d, now_us)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::with`].
+    unsafe extern "C" fn ask(
+        session: *mut c_void,
+        out: *mut bindings::xdc_tunnel_out,
+        now_us: u64,
+    ) -> u64 {
+        // SAFETY: By the safety requirements.
+        unsafe { Self::with(session, out, |s: &mut T::Session, d| s.ask(d, now_us)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::with`].
+    unsafe extern "C" fn poll_session(
+        session: *mut c_void,
+        out: *mut bindings::xdc_tunnel_out,
+        now_us: u64,
+    ) -> u64 {
+        // SAFETY: By the safety requirements.
+        unsafe { Self::with(session, out, |s: &mut T::Session, d| s.poll(d, now_us)) }
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with a channel, locked, and a config.
+    unsafe extern "C" fn change(channel: *mut c_void, config: *const bindings::xdc_tunnel_config) {
+        // SAFETY: By the safety requirements no other code has it.
+        let channel = unsafe { &mut *channel.cast::<T::Channel>() };
+        // SAFETY: By the safety requirements.
+        channel.change(unsafe { &Settings::read(config) });
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::with`]; `skb` is linear and the callee's.
+    unsafe extern "C" fn transmit(
+        channel: *mut c_void,
+        out: *mut bindings::xdc_tunnel_out,
+        skb: *mut bindings::sk_buff,
+        theirs: u64,
+        now_us: u64,
+    ) -> u64 {
+        // SAFETY: By the safety requirements.
+        let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
+            return 0;
+        };
+        // SAFETY: By the safety requirements.
+        unsafe {
+            Self::with(channel, out, |c: &mut T::Channel, d| {
+                c.transmit(d, packet, theirs, now_us)
+            })
         }
     }
 
@@ -352,36 +524,41 @@ impl<T: Tunnel> Registration<T> {
     ///
     /// As [`Self::transmit`].
     unsafe extern "C" fn receive(
-        state: *mut c_void,
+        channel: *mut c_void,
         out: *mut bindings::xdc_tunnel_out,
         skb: *mut bindings::sk_buff,
+        port: u16,
         is_marked: bool,
+        theirs: u64,
         now_us: u64,
     ) -> u64 {
-        // SAFETY: By the safety requirements no other code has it.
-        let state = unsafe { &mut *state.cast::<T>() };
-        // SAFETY: By the safety requirements `out` is for this callback.
-        let mut decisions = unsafe { Decisions::from_raw(out) };
         // SAFETY: By the safety requirements.
-        match unsafe { Packet::from_raw(skb) } {
-            Some(packet) => state.receive(&mut decisions, packet, is_marked, now_us),
-            None => 0,
+        let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
+            return 0;
+        };
+        // SAFETY: By the safety requirements.
+        unsafe {
+            Self::with(channel, out, |c: &mut T::Channel, d| {
+                c.receive(d, (packet, port, is_marked), theirs, now_us)
+            })
         }
     }
 
     /// # Safety
     ///
-    /// Called by C only, with what `open` returned, locked.
+    /// As [`Self::with`].
     unsafe extern "C" fn poll(
-        state: *mut c_void,
+        channel: *mut c_void,
         out: *mut bindings::xdc_tunnel_out,
+        theirs: u64,
         now_us: u64,
     ) -> u64 {
-        // SAFETY: By the safety requirements no other code has it.
-        let state = unsafe { &mut *state.cast::<T>() };
-        // SAFETY: By the safety requirements `out` is for this callback.
-        let mut decisions = unsafe { Decisions::from_raw(out) };
-        state.poll(&mut decisions, now_us)
+        // SAFETY: By the safety requirements.
+        unsafe {
+            Self::with(channel, out, |c: &mut T::Channel, d| {
+                c.poll(d, theirs, now_us)
+            })
+        }
     }
 }
 

@@ -28,18 +28,18 @@ mod vector_code;
 
 use algo::{
     paths::{Freeze, Kind},
-    tunnel::{Channel, Endpoint, Lent},
+    tunnel::{self, Lent},
     unorc::{self, Cause, Config, Count, Ecn, Happened, Io, Standing},
-    unorc_blocks::{Held, HeldBlock},
+    unorc_blocks::{self, Held, HeldBlock},
     unorc_sender::Sent,
-    unorc_wire::Header,
+    unorc_wire::{self, Header},
 };
 use kernel::prelude::*;
 use kernel_api::{
     bindings::{
         xdc_unorc_cause, xdc_unorc_decoded, xdc_unorc_freeze, xdc_unorc_nack, xdc_unorc_reroute,
-        xdc_unorc_session, xdc_unorc_standing, XDC_UNORC_ASKED, XDC_UNORC_DOWN, XDC_UNORC_LOSS,
-        XDC_UNORC_MARK, XDC_UNORC_NACK, XDC_UNORC_TIMEOUT, XDC_UNORC_UP,
+        xdc_unorc_session, xdc_unorc_standing, XDC_TUNNEL_HELLO, XDC_UNORC_ASKED, XDC_UNORC_DOWN,
+        XDC_UNORC_LOSS, XDC_UNORC_MARK, XDC_UNORC_NACK, XDC_UNORC_TIMEOUT, XDC_UNORC_UP,
     },
     random::random_u64,
     trace::{tracepoint, Tracepoint},
@@ -55,6 +55,9 @@ module! {
     license: "GPL v2",
     alias: ["rtnl-link-unorc"],
 }
+
+// C sorts packets by it.
+const _: () = assert!(unorc_wire::HELLO as u32 == XDC_TUNNEL_HELLO);
 
 struct Module {
     _registration: udp_tunnel::Registration<Unorc>,
@@ -112,6 +115,10 @@ impl Io for Decisions<'_> {
         self.send(packet, &bytes, port, ecn == Ecn::Capable);
     }
 
+    fn again(&mut self, packet: Packet) {
+        self.again(packet);
+    }
+
     fn deliver(&mut self, packet: Packet, is_marked: bool) {
         self.deliver(packet, is_marked);
     }
@@ -120,12 +127,12 @@ impl Io for Decisions<'_> {
         self.count(count as usize, n);
     }
 
-    fn trace(&mut self, channel: u16, what: &Happened) {
+    fn trace(&mut self, channel: u8, what: &Happened) {
         match *what {
             Happened::Decoded { block, k, have } => {
                 if UnorcDecoded::is_on() {
                     let info = xdc_unorc_decoded {
-                        channel,
+                        channel: channel.into(),
                         block,
                         have,
                         k,
@@ -140,7 +147,7 @@ impl Io for Decisions<'_> {
             } => {
                 if UnorcNack::is_on() {
                     let info = xdc_unorc_nack {
-                        channel,
+                        channel: channel.into(),
                         block,
                         lost,
                         sent: is_sent,
@@ -151,7 +158,7 @@ impl Io for Decisions<'_> {
             Happened::Reroute { ev, paths, cause } => {
                 if UnorcReroute::is_on() {
                     let info = xdc_unorc_reroute {
-                        channel,
+                        channel: channel.into(),
                         entropy: ev,
                         paths,
                         cause: cause_number(cause),
@@ -166,7 +173,7 @@ impl Io for Decisions<'_> {
             } => {
                 if UnorcFreeze::is_on() {
                     let info = xdc_unorc_freeze {
-                        channel,
+                        channel: channel.into(),
                         entropy: ev,
                         until_us,
                         cause: cause_number(cause),
@@ -225,15 +232,19 @@ fn standing_number(standing: Standing) -> xdc_unorc_standing {
     }
 }
 
-/// A device that is up.
-struct Unorc {
-    endpoint: Endpoint<Packet>,
+/// The kind of device.
+struct Unorc;
+
+/// The session with a peer.
+struct Session(tunnel::Session<Packet>);
+
+/// A channel of a peer, with its memory.
+struct Channel {
+    channel: tunnel::Channel<Packet>,
     memory: Memory,
 }
 
-/// Memory of the endpoint.
 struct Memory {
-    channels: KVVec<Channel<Packet>>,
     sent: KVVec<Sent>,
     held: KVVec<Held<Packet>>,
     held_blocks: KVVec<HeldBlock>,
@@ -248,23 +259,13 @@ fn some<T: Default>(all: usize) -> Result<KVVec<T>> {
 }
 
 impl Memory {
-    fn new(config: &Config) -> Result<Self> {
-        let channels = usize::from(config.channels);
-        let of_all = |each: usize| each.checked_mul(channels).ok_or(EINVAL);
-        Ok(Self {
-            channels: some(channels)?,
-            sent: some(of_all(config.sent_slots())?)?,
-            held: some(of_all(config.held_slots())?)?,
-            held_blocks: some(of_all(config.blocks())?)?,
-        })
-    }
-
     fn lent(&mut self) -> Lent<'_, Packet> {
         Lent {
-            channels: &mut self.channels,
             sent: &mut self.sent,
-            held: &mut self.held,
-            held_blocks: &mut self.held_blocks,
+            held: unorc_blocks::Lent {
+                slots: &mut self.held,
+                blocks: &mut self.held_blocks,
+            },
         }
     }
 }
@@ -294,49 +295,105 @@ fn config(settings: &Settings) -> Result<Config, &'static CStr> {
 impl Tunnel for Unorc {
     const KIND: &'static CStr = c"unorc";
     const COUNTERS: &'static [&'static CStr] = Count::NAMES;
+    type Session = Session;
+    type Channel = Channel;
 
     fn check(settings: &Settings) -> Result<(), &'static CStr> {
         config(settings).map(|_| ())
     }
 
-    fn open(settings: &Settings) -> Result<KBox<Self>> {
+    fn open_session(settings: &Settings) -> Result<KBox<Session>> {
         let config = config(settings).map_err(|_| EINVAL)?;
-        let secret = (random_u64(), random_u64());
-        let unorc = Unorc {
-            endpoint: Endpoint::new(config, secret),
-            memory: Memory::new(&config)?,
-        };
-        Ok(KBox::new(unorc, GFP_KERNEL_ACCOUNT)?)
+        let session = Session(tunnel::Session::new(config, random_u64()));
+        Ok(KBox::new(session, GFP_KERNEL_ACCOUNT)?)
     }
 
+    fn open_channel(settings: &Settings, number: u8) -> Result<KBox<Channel>> {
+        let config = config(settings).map_err(|_| EINVAL)?;
+        let channel = Channel {
+            channel: tunnel::Channel::new(config, number, random_u64()),
+            memory: Memory {
+                sent: some(config.sent_slots())?,
+                held: some(config.held_slots())?,
+                held_blocks: some(config.blocks())?,
+            },
+        };
+        Ok(KBox::new(channel, GFP_KERNEL_ACCOUNT)?)
+    }
+}
+
+impl udp_tunnel::Session for Session {
+    fn mine(&self) -> u64 {
+        self.0.mine()
+    }
+
+    fn theirs(&self) -> u64 {
+        self.0.theirs()
+    }
+
+    fn wait(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64 {
+        self.0.wait(decisions, now_us, packet);
+        self.0.due_us()
+    }
+
+    fn hello(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64 {
+        self.0.hello(decisions, now_us, packet.bytes());
+        self.0.due_us()
+    }
+
+    fn stranger(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64 {
+        self.0.stranger(decisions, now_us);
+        self.0.due_us()
+    }
+
+    fn ask(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64 {
+        self.0.ask(decisions, now_us);
+        self.0.due_us()
+    }
+
+    fn poll(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64 {
+        self.0.poll(decisions, now_us);
+        self.0.due_us()
+    }
+}
+
+impl udp_tunnel::Channel for Channel {
     fn change(&mut self, settings: &Settings) {
         if let Ok(config) = config(settings) {
-            self.endpoint.change(&mut self.memory.lent(), config);
+            self.channel.change(config);
         }
     }
 
-    fn transmit(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64 {
+    fn transmit(
+        &mut self,
+        decisions: &mut Decisions<'_>,
+        packet: Packet,
+        theirs: u64,
+        now_us: u64,
+    ) -> u64 {
         let lent = &mut self.memory.lent();
-        self.endpoint.transmit(decisions, lent, now_us, packet);
-        self.endpoint.due_us()
+        self.channel
+            .transmit(decisions, lent, now_us, theirs, packet);
+        self.channel.due_us()
     }
 
     fn receive(
         &mut self,
         decisions: &mut Decisions<'_>,
-        packet: Packet,
-        is_marked: bool,
+        (packet, port, is_marked): (Packet, u16, bool),
+        theirs: u64,
         now_us: u64,
     ) -> u64 {
         let lent = &mut self.memory.lent();
-        self.endpoint
-            .receive(decisions, lent, now_us, packet, is_marked);
-        self.endpoint.due_us()
+        let packet = (packet, port.wrapping_sub(unorc::FIRST_PORT), is_marked);
+        self.channel
+            .receive(decisions, lent, now_us, theirs, packet);
+        self.channel.due_us()
     }
 
-    fn poll(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64 {
+    fn poll(&mut self, decisions: &mut Decisions<'_>, theirs: u64, now_us: u64) -> u64 {
         let lent = &mut self.memory.lent();
-        self.endpoint.poll(decisions, lent, now_us);
-        self.endpoint.due_us()
+        self.channel.poll(decisions, lent, now_us, theirs);
+        self.channel.due_us()
     }
 }

@@ -35,6 +35,8 @@ const MODULE: &str = "unorc";
 const TUNNEL: u32 = 7;
 const NAME: &str = "u0";
 const PORT: u16 = 4796;
+/// Source port of forged packets, among those that stand for a path.
+const FORGER: u16 = 50_000;
 const MTU: u32 = 1454;
 
 /// Outer address of a host.
@@ -319,7 +321,7 @@ fn forged(storm: &Storm, rounds: u32) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let mut load = load(storm, &pair)?;
     let seen = listen(&pair)?;
-    let forger = pair.hosts[0].run(|| Ok(UdpSocket::bind((outer(0), 0))?))?;
+    let forger = pair.hosts[0].run(|| Ok(UdpSocket::bind((outer(0), FORGER))?))?;
     let to = SocketAddr::from((outer(1), PORT));
     let mut known = Vec::new();
     let mut dropped = [("bad_tag", 0), ("malformed", 0)];
@@ -336,7 +338,7 @@ fn forged(storm: &Storm, rounds: u32) -> Result<()> {
                 // Unchanged: stale if the session is over.
                 1 => {}
                 // Another session's tag.
-                2 if packet.len() > 8 => packet[4..8].fill_with(|| rng.u8(..)),
+                2 if packet.len() > 16 => packet[8..16].fill_with(|| rng.u8(..)),
                 3 => packet.truncate(rng.usize(..=packet.len())),
                 // One flipped bit.
                 _ => {
