@@ -7,3 +7,4 @@
 #include "../drivers/net/unorc/gf256_x86.c"
 #include "../drivers/net/unorc/packets.c"
 #include "../drivers/net/unorc/peers.c"
+#include "../drivers/net/unorc/send.c"

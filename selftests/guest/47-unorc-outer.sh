@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# covers: modules/drivers/net/unorc/device.c modules/drivers/net/unorc/device.rs
+# covers: modules/drivers/net/unorc/*.c modules/drivers/net/unorc/*.rs modules/drivers/net/unorc/*.h
 # covers: modules/include/uapi/linux/unorc.h modules/Documentation/netlink/specs/unorc.yaml
 # covers: userspace-tools/ip-plugin
 # Outer packets of a tunnel: length, route, ECN and loops.

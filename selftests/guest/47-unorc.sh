@@ -4,7 +4,7 @@
 # covers: modules/drivers/net/unorc/unorc.rs modules/algo/unorc*.rs modules/algo/tunnel.rs
 # covers: modules/algo/resequence.rs modules/algo/parity_credit.rs modules/algo/paths.rs modules/algo/gf256.rs
 # covers: modules/drivers/net/unorc/vector_code.rs modules/rust/kernel/net/netdev.rs modules/oot/netdev.c
-# covers: modules/drivers/net/unorc/device.rs modules/drivers/net/unorc/device.c
+# covers: modules/drivers/net/unorc/*.rs modules/drivers/net/unorc/*.c modules/drivers/net/unorc/*.h
 # covers: modules/rust/helpers/net/softirq.c modules/include/uapi/linux/unorc.h
 # covers: modules/Documentation/netlink/specs/unorc.yaml userspace-tools/ip-plugin
 # UnoRC, UnoLB and REPS: a tunnel that hides most losses from TCP, its choosers, and its removal under

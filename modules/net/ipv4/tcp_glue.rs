@@ -192,12 +192,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         }
         let ack = self.ack(sk, flow, rs, flags);
         let output = flow.on_ack(&self.params(sk), &ack);
-        if let Some(output) = output {
-            if apply(sk, &output, ack.mss_bytes) {
-                bound(sk.reborrow(), flow);
-            }
-        }
-        publish(sk, flow);
+        finish(sk, flow, rs, output, ack.mss_bytes);
     }
 
     fn ssthresh(&self, sk: &mut Sock<'_>, flow: &mut A::Flow) -> u32 {
@@ -279,6 +274,10 @@ impl<A: Algorithm> Adapter<A> {
     /// Returns the algorithm's input for an ACK.
     #[inline(always)]
     fn ack(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample, flags: AckFlags) -> Ack {
+        // A packet sent since the last reduction is lost, too (RFC 5681, section 4.3).
+        if rs.losses() != 0 && sk.ca_state() == State::Recovery {
+            self.lost(sk.reborrow(), flow);
+        }
         let acked = rs.acked_sacked();
         let marks = sk.take_marks(acked, flags, |sk| self.lost(sk.reborrow(), flow));
         let marked = match marks {
@@ -306,12 +305,7 @@ impl<A: Algorithm> Adapter<A> {
             let mut trace = Trace::<A>(sk, PhantomData);
             flow.on_ack_watched(&params, &ack, &mut trace)
         };
-        if let Some(output) = output {
-            if apply(sk, &output, ack.mss_bytes) {
-                bound(sk.reborrow(), flow);
-            }
-        }
-        publish(sk, flow);
+        finish(sk, flow, rs, output, ack.mss_bytes);
     }
 }
 
@@ -446,6 +440,36 @@ fn ack(sk: &Sock<'_>, rs: &RateSample, marked: u32) -> Ack {
 fn is_used(sk: &Sock<'_>, rs: &RateSample) -> bool {
     let is_half_in_flight = rs.prior_in_flight() >= sk.snd_cwnd() / 2;
     (is_half_in_flight && !rs.is_app_limited()) || sk.is_cwnd_limited()
+}
+
+/// Applies the output for an ACK.
+#[inline(always)]
+fn finish<F: Controller>(
+    sk: &mut Sock<'_>,
+    flow: &mut F,
+    rs: &RateSample,
+    output: Option<Output>,
+    mss_bytes: u32,
+) {
+    if let Some(output) = output {
+        if apply(sk, &output, mss_bytes) {
+            bound(sk.reborrow(), flow);
+        }
+    }
+    if rs.losses() != 0 {
+        allow_first(sk);
+    }
+    publish(sk, flow);
+}
+
+/// Lets the first retransmit of a recovery leave, although more than the window may be in flight.
+#[cold]
+#[inline(never)]
+fn allow_first(sk: &mut Sock<'_>) {
+    let first = sk.in_flight().saturating_add(1);
+    if sk.ca_state() == State::Recovery && sk.prr_out() == 0 && sk.snd_cwnd() < first {
+        sk.set_snd_cwnd(first);
+    }
 }
 
 /// Limits the window to the socket's own bound.

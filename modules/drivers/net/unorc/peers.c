@@ -2,6 +2,7 @@
 /* The peers of a device, their inner addresses, and the netlink family that sets them. */
 
 #include <linux/jhash.h>
+#include <linux/unaligned.h>
 #include <net/genetlink.h>
 #include <net/rtnetlink.h>
 
@@ -29,6 +30,17 @@ struct xdc_peer *xdc_peer_find(struct xdc_tunnel *tunnel, const struct in6_addr 
 		if (ipv6_addr_equal(&peer->remote, remote))
 			return peer;
 	return NULL;
+}
+
+/* Returns the tag field of a packet: the receiver's tag, or a code of it, the header and the body. */
+u64 xdc_peer_sign(const struct xdc_peer *peer, u64 tag, const u8 *header, const u8 *body,
+			 unsigned int len)
+{
+	siphash_key_t key = { { READ_ONCE(peer->key.key[0]), READ_ONCE(peer->key.key[1]) } };
+
+	if (siphash_key_is_zero(&key))
+		return tag;
+	return siphash_3u64(get_unaligned_be64(header), tag, siphash(body, len, &key), &key);
 }
 
 static u32 xdc_allowed_hash(const struct in6_addr *prefix, u8 bits)

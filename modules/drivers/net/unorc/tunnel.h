@@ -111,13 +111,45 @@ static inline unsigned int xdc_tunnel_mtu_less(const struct xdc_tunnel_config *c
 	return xdc_tunnel_overhead(config) + 2;
 }
 
-/* packets.c */
+struct xdc_tunnel_cb {
+	u8 header[XDC_TUNNEL_HEADER];
+	u16 port;
+	bool is_capable;
+	/* ECN of the outer header of a received packet. */
+	u8 ecn;
+};
+
+static inline struct xdc_tunnel_cb *xdc_tunnel_cb(struct sk_buff *skb)
+{
+	BUILD_BUG_ON(sizeof(struct xdc_tunnel_cb) > sizeof(skb->cb));
+	return (struct xdc_tunnel_cb *)skb->cb;
+}
+
+/* Returns the addresses of a packet, IPv4 mapped to IPv6. */
+static inline void xdc_tunnel_addresses(const struct sk_buff *skb, struct in6_addr *from,
+					struct in6_addr *to)
+{
+	if (skb->protocol == htons(ETH_P_IP)) {
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, from);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr, to);
+	} else {
+		*from = ipv6_hdr(skb)->saddr;
+		*to = ipv6_hdr(skb)->daddr;
+	}
+}
+
+/* send.c */
 netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev);
+void xdc_peer_send_one(struct xdc_peer *peer, struct sk_buff *skb);
+
+/* packets.c */
+void xdc_peer_transmit(struct xdc_peer *peer, struct sk_buff *skb);
 int xdc_tunnel_receive(struct sock *sk, struct sk_buff *skb);
 void xdc_peer_init(struct xdc_peer *peer);
 void xdc_peer_uninit(struct xdc_peer *peer);
 
 /* peers.c */
+u64 xdc_peer_sign(const struct xdc_peer *peer, u64 tag, const u8 *header, const u8 *body, unsigned int len);
 struct xdc_peer *xdc_peer_find(struct xdc_tunnel *tunnel, const struct in6_addr *remote);
 struct xdc_peer *xdc_allowed_find(struct xdc_tunnel *tunnel, const struct in6_addr *address);
 int xdc_peer_add_default(struct xdc_tunnel *tunnel);

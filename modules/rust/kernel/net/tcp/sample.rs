@@ -36,6 +36,11 @@ impl RateSample {
         self.0.prior_in_flight
     }
 
+    /// Returns the packets that this ACK newly reports as lost.
+    pub(crate) fn losses(&self) -> u32 {
+        u32::try_from(self.0.losses).unwrap_or(0)
+    }
+
     /// Returns whether the application limited the rate.
     pub(crate) fn is_app_limited(&self) -> bool {
         self.0.is_app_limited

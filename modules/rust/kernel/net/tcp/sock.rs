@@ -195,6 +195,11 @@ impl Sock<'_> {
             .wrapping_add(read!(self, retrans_out))
     }
 
+    /// Returns the packets sent in this recovery.
+    pub(crate) fn prr_out(&self) -> u32 {
+        read!(self, prr_out)
+    }
+
     /// Returns the payload bytes of a full packet.
     pub(crate) fn mss_bytes(&self) -> u32 {
         read!(self, mss_cache)

@@ -147,7 +147,8 @@ static void toll_cong_control(struct sock *sk, u32 ack, int flag, const struct r
 		    (rs->prior_in_flight >= tcp_snd_cwnd(tp) / 2 && !rs->is_app_limited);
 
 	t->delivered_ce = tp->delivered_ce;
-	if (t->due && acked)
+	if ((t->due && acked) ||
+	    (rs->losses && inet_csk(sk)->icsk_ca_state == TCP_CA_Recovery))
 		toll_loss(tp, t);
 	t->due &= !acked;
 	if (rs->rtt_us >= 0 && (tp->tcp_usec_ts || (rs->prior_mstamp && !rs->is_retrans))) {
@@ -160,6 +161,9 @@ static void toll_cong_control(struct sock *sk, u32 ack, int flag, const struct r
 	t->last_us = now;
 	t->probing = t->queued && tp->tcp_mstamp % TEN_S_US <= 3 * (tp->srtt_us >> 3);
 	toll_output(sk, 3);
+	if (rs->losses && inet_csk(sk)->icsk_ca_state == TCP_CA_Recovery && !tp->prr_out)
+		tcp_snd_cwnd_set(tp, max(tcp_snd_cwnd(tp),
+					 min(tcp_packets_in_flight(tp) + 1, tp->snd_cwnd_clamp)));
 }
 
 static u32 toll_ssthresh(struct sock *sk)
