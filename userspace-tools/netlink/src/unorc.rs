@@ -14,7 +14,7 @@ pub const KIND: &str = "unorc";
 
 /// Usage text of `ip link`.
 pub const USAGE: &str = "\
-Usage: ip link add NAME type unorc local ADDR remote ADDR [ port PORT ]
+Usage: ip link add NAME type unorc local ADDR [ remote ADDR ] [ port PORT ]
                    [ fec { DATA+PARITY | off } ] [ paths CHOOSER ] [ freeze { loss | timeout | off } ]
                    [ timer { USEC | auto } ] [ flush USEC ] [ channels N ] [ window PACKETS ]
                    [ fwmark MARK ] [ tos { TOS | inherit } ] [ ttl { TTL | auto } ] [ df { set | unset } ]
@@ -398,6 +398,15 @@ mod tests {
                     .map(|(name, word)| format!("{name} {word}"));
                 assert_eq!(shown.collect::<Vec<_>>().join(" "), line);
             }
+        }
+    }
+
+    #[test]
+    fn remote_is_optional() {
+        for local in ["10.0.0.1", "fd00::1"] {
+            let options = Options::parse(&["local", local]).unwrap();
+            assert_eq!(options.attributes().len(), 1);
+            assert_eq!(options.words(), [("local", local.to_owned())]);
         }
     }
 
