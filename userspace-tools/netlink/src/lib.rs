@@ -9,7 +9,7 @@
 //! - [`link`]: veth pairs, addresses, routes, neighbors.
 //! - [`qdisc`]: qdiscs with encoded options, and their statistics.
 //! - [`phantom`]: attributes of `modules/include/uapi/linux/pkt_phantom.h`, and tc's syntax for them.
-//! - [`unorc`]: attributes of `modules/include/uapi/linux/unorc.h`, and ip's syntax for them.
+//! - [`unorc`]: attributes and peers of `modules/include/uapi/linux/unorc.h`, and ip's syntax for options.
 //! - [`units`]: quantities in tc's syntax.
 //! - [`words`]: options of any qdisc in tc's syntax.
 //!

@@ -2,6 +2,8 @@
 //! Options of a link of kind unorc, as words and as netlink attributes (modules/include/uapi/linux/unorc.h), for ip's
 //! plugin and for devices that xdc creates.
 
+pub mod peers;
+
 use std::net::IpAddr;
 use xdc_algo::{
     gf256::{MAX_DATA, MAX_PARITY},
