@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 use crate::command::{
     acceltor, bench, foreign, paper, run, score, selftest, shell, show, sweep, table, tune, twin,
+    unorc,
 };
 use crate::guest::tether;
 use crate::live::elephants;
@@ -204,6 +205,18 @@ Examples:
   sudo xdc acceltor elephants bond0"
     )]
     Acceltor(AcceltorCommand),
+    /// Configure the peers of a tunnel of kind unorc: add, set, del, show.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  (umask 077; xdc unorc key >u0.key)
+  xdc unorc peer add u0 10.0.0.2 --allowed 10.50.0.2/32 --key u0.key
+  xdc unorc peer show u0
+
+ip link adds the device: docs/unorc.md."
+    )]
+    Unorc(UnorcCommand),
     /// Compare congestion controls with their Rust twins, packet by packet.
     #[command(after_help = "\
 Examples:
@@ -311,6 +324,41 @@ Examples:
 The classifier is a filter for a qdisc with `detect filter`. It counts the payload of each TCP flow;
 this program sets the elephants and removes it at the end. After kill -9: tc filter del dev DEV.")]
     Elephants(elephants::Request),
+}
+
+#[derive(Subcommand)]
+pub enum UnorcCommand {
+    /// Configure the peers of a device: add, set, del, show.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  xdc unorc peer add u0 10.0.0.2 --allowed 10.50.0.2/32"
+    )]
+    Peer(PeerCommand),
+    /// Print a new random key: 32 hex digits.
+    #[command(after_help = "Example:\n  (umask 077; xdc unorc key >u0.key)")]
+    Key,
+}
+
+#[derive(Subcommand)]
+pub enum PeerCommand {
+    /// Add a peer.
+    #[command(after_help = "\
+Examples:
+  xdc unorc peer add u0 10.0.0.2 --allowed 10.50.0.2/32
+  xdc unorc peer add u0 10.0.0.3 --allowed 10.50.0.3/32,10.60.0.0/16 --key u0.key")]
+    Add(unorc::Add),
+    /// Change the ranges or the key of a peer.
+    #[command(after_help = "\
+Examples:
+  xdc unorc peer set u0 10.0.0.2 --allowed 10.50.0.0/24
+  xdc unorc peer set u0 10.0.0.2 --key none")]
+    Set(unorc::Set),
+    /// Remove a peer.
+    #[command(after_help = "Example:\n  xdc unorc peer del u0 10.0.0.2")]
+    Del(unorc::Place),
+    /// Show the peers: remote, session, key, allowed.
+    #[command(after_help = "Examples:\n  xdc unorc peer show u0\n  xdc unorc peer show u0 --json")]
+    Show(unorc::Show),
 }
 
 #[derive(Subcommand)]

@@ -39,10 +39,12 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{AcceltorCommand, Cli, Command, QdiscCommand, TraceCommand};
+use crate::cli::{
+    AcceltorCommand, Cli, Command, PeerCommand, QdiscCommand, TraceCommand, UnorcCommand,
+};
 use crate::command::{
     acceltor, bench, compare, foreign, manual, new, paper, run, score, selftest, shell, show,
-    sweep, table, tune, twin,
+    sweep, table, tune, twin, unorc,
 };
 use crate::error::Result;
 use crate::guest::tether;
@@ -78,6 +80,7 @@ fn dispatch(command: Command) -> Result<bool> {
     | Command::New { .. }
     | Command::Schema
     | Command::Check { .. }
+    | Command::Unorc(_)
     | Command::Qdisc(_)
     | Command::Ss(_)
     | Command::Watch(_)
@@ -115,6 +118,13 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Bench(request) => bench::command(&request),
         Command::Acceltor(AcceltorCommand::Plan(request)) => acceltor::command(&request),
         Command::Acceltor(AcceltorCommand::Elephants(request)) => elephants::command(&request),
+        Command::Unorc(UnorcCommand::Key) => unorc::new_key(),
+        Command::Unorc(UnorcCommand::Peer(command)) => match command {
+            PeerCommand::Add(request) => unorc::add(request),
+            PeerCommand::Set(request) => unorc::change(request),
+            PeerCommand::Del(place) => unorc::delete(&place),
+            PeerCommand::Show(request) => unorc::show(&request),
+        },
         Command::Twin(request) => twin::command(&request),
         Command::Trace { command, request } => match command {
             Some(TraceCommand::Plot { file, output }) => trace::plot::command(&file, &output),

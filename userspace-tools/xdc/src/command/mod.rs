@@ -17,3 +17,4 @@ pub mod sweep;
 pub mod table;
 pub mod tune;
 pub mod twin;
+pub mod unorc;
