@@ -338,6 +338,27 @@ mice 5
 sleep 0.2
 equal "one transmit queue: packets leave by it" "0 10" \
 	"$(($(lost) - before)) $(($(nic_stat packets_high) + $(nic_stat packets_circuit) + $(nic_stat packets_low) + $(nic_stat drops_blocked)))"
+ethtool -L nic0 tx 4
+
+# Queue 0 was used, so that its byte limit allows batches.
+tc qdisc del dev nic0 root
+tc qdisc add dev nic0 clsact
+tc filter add dev nic0 egress matchall action skbedit queue_mapping 0
+mice 50 1400
+tc qdisc del dev nic0 clsact
+left() { ip -s link show nic0 | awk '/TX:/ { getline; print $2; exit }'; }
+nic slow_us 100000
+port racks 2 prefix 10.9.1.0/24=1 day 300ms night 300ms ocs-rate 80gbit policy blocking
+at 600 400
+before=$(left)
+elephants 10 60
+at 600 320
+within "queue 0 was used: elephants leave by day" 2 4 "$(($(left) - before))"
+equal "queue 0 was used: packets_circuit counts packets that left" "$(($(left) - before))" "$(nic_stat packets_circuit)"
+before=$(left)
+at 600 580
+equal "queue 0 was used: none leaves by night" "$before" "$(left)"
+nic slow_us 0
 ip link del nic0
 rmmod xdc_nic
 check "rmmod sch_acceltor" eventually rmmod sch_acceltor

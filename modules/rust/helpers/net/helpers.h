@@ -105,6 +105,8 @@ struct xdc_qdisc {
 	u32 disposed;
 	/* The parent has other children. */
 	bool is_child;
+	/* xdc_qdisc_send_singly(): the next call would belong to a batch. */
+	bool in_batch;
 };
 
 extern const struct Qdisc_class_ops xdc_qdisc_class_ops;

@@ -109,13 +109,30 @@ bool xdc_qdisc_is_root(const struct Qdisc *sch)
 }
 
 /*
- * With this flag dequeue_skb() takes a second packet only within the byte limit of transmit queue 0, which is
- * 0 if the queue is unused. So each packet is requested when it can be sent. Under RTNL, before @sch is
- * attached.
+ * TCQ_F_ONETXQUEUE limits a batch of dequeue_skb() by the byte limit of transmit queue 0, which is 0 only if
+ * that queue was never used. Otherwise this ends the batch after one packet.
  */
+static struct sk_buff *xdc_qdisc_dequeue_singly(struct Qdisc *sch)
+{
+	struct xdc_qdisc *own = qdisc_priv(sch);
+	struct sk_buff *skb;
+
+	if (own->in_batch) {
+		own->in_batch = false;
+		/* The limit may have changed meanwhile, so that no other call follows. */
+		__netif_schedule(sch);
+		return NULL;
+	}
+	skb = sch->ops->dequeue(sch);
+	own->in_batch = skb && qdisc_avail_bulklimit(sch->dev_queue) > (int)skb->len;
+	return skb;
+}
+
+/* Makes the kernel request one packet at a time. Under RTNL, before @sch is attached. */
 void xdc_qdisc_send_singly(struct Qdisc *sch)
 {
 	sch->flags |= TCQ_F_ONETXQUEUE;
+	sch->dequeue = xdc_qdisc_dequeue_singly;
 }
 
 unsigned int xdc_qdisc_tx_queues(const struct Qdisc *sch)
