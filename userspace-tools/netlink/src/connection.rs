@@ -56,6 +56,10 @@ const ALIGN_BYTES: usize = 4;
 /// Length of `struct nlmsghdr`.
 pub(crate) const HEADER_BYTES: usize = 16;
 
+/// Length of an NLMSG_ERROR message before its attributes: header, code, and header of the request, because
+/// NETLINK_CAP_ACK cuts the rest.
+pub(crate) const ERROR_BYTES: usize = HEADER_BYTES + 4 + HEADER_BYTES;
+
 /// A connection to the rtnetlink of the caller's namespace.
 #[derive(Debug)]
 pub struct Connection {
@@ -241,9 +245,11 @@ impl Answer<'_> {
     /// Returns the error if the answer refuses `what`; None for an ACK.
     pub fn refusal(&self, what: &str) -> Option<Error> {
         match &self.message.payload {
-            NetlinkPayload::Error(error) if error.raw_code() != 0 => {
-                Some(refused(what, error.raw_code(), self.bytes))
-            }
+            NetlinkPayload::Error(error) if error.raw_code() != 0 => Some(refused(
+                what,
+                error.raw_code(),
+                self.bytes.get(ERROR_BYTES..),
+            )),
             _ => None,
         }
     }
@@ -282,14 +288,12 @@ pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns the error of a refused request. `answer` is the whole NLMSG_ERROR message: header, code,
-/// header of the request (NETLINK_CAP_ACK cuts the rest), attributes.
-pub(crate) fn refused(what: &str, code: i32, answer: &[u8]) -> Error {
+/// Returns the error of a refused request; `attributes` are those of the extended ACK.
+pub(crate) fn refused(what: &str, code: i32, attributes: Option<&[u8]>) -> Error {
     const NLMSGERR_ATTR_MSG: u16 = 1;
 
     let errno = code.saturating_abs();
-    let attributes = answer.get(HEADER_BYTES + 4 + HEADER_BYTES..).unwrap_or(&[]);
-    let sentence = crate::attributes::parse(attributes)
+    let sentence = crate::attributes::parse(attributes.unwrap_or_default())
         .filter_map(Result::ok)
         .find(|(id, _)| *id == NLMSGERR_ATTR_MSG)
         .map(|(_, text)| {
@@ -322,10 +326,8 @@ mod tests {
 
     #[test]
     fn a_refusal_has_the_kernels_message() {
-        let mut answer = vec![0; HEADER_BYTES + 4 + HEADER_BYTES];
-        answer.extend([9u8, 0, 1, 0]);
-        answer.extend(b"oops\0\0\0\0");
-        let error = refused("add qdisc", -22, &answer);
+        let attributes = [&[9u8, 0, 1, 0][..], b"oops\0\0\0\0"].concat();
+        let error = refused("add qdisc", -22, Some(&attributes));
         assert_eq!(error.to_string(), "cannot add qdisc: oops");
     }
 

@@ -309,9 +309,9 @@ fn take(datagram: &[u8], sequence: u32, found: &mut Vec<TcpSocket>) -> Result<bo
                 .map_or(0, |code| i32::from_ne_bytes(*code))
         };
         match kind {
-            NLMSG_DONE if code() < 0 => return Err(refused("list the sockets", code(), &[])),
+            NLMSG_DONE if code() < 0 => return Err(refused("list the sockets", code(), None)),
             NLMSG_DONE => return Ok(true),
-            NLMSG_ERROR => return Err(refused("list the sockets", code(), message)),
+            NLMSG_ERROR => return Err(refused("list the sockets", code(), None)),
             SOCK_DIAG_BY_FAMILY => found.push(TcpSocket::decode(body)?),
             _ => {}
         }

@@ -6,6 +6,7 @@
 //! - [`connection`]: batches of requests, dumps, errors with the kernel's message.
 //! - [`diag`]: TCP sockets, and the block of `modules/include/uapi/linux/xdc_diag.h`.
 //! - [`filter`]: BPF programs as filters.
+//! - [`generic`]: requests to a generic netlink family.
 //! - [`link`]: veth pairs, addresses, routes, neighbors.
 //! - [`qdisc`]: qdiscs with encoded options, and their statistics.
 //! - [`phantom`]: attributes of `modules/include/uapi/linux/pkt_phantom.h`, and tc's syntax for them.
@@ -23,6 +24,7 @@ mod codec;
 pub mod connection;
 pub mod diag;
 pub mod filter;
+pub mod generic;
 pub mod link;
 pub mod netfilter;
 pub mod phantom;
