@@ -15,8 +15,9 @@
 //!    repaired, or a drop by the local queue.
 //! 4. The window grows while it is in use, as in the kernel's algorithms: if half is in flight and
 //!    the rate sample is not limited by the application, or if it is full.
-//! 5. In recovery the window is the algorithm's, without TCP's proportional rate reduction:
-//!    retransmits are paced, so that a large loss needs no restart from one packet.
+//! 5. In recovery the window is the algorithm's, without TCP's proportional rate reduction, so that
+//!    a large loss needs no restart from one packet. Each round trip with further losses reduces it
+//!    again (RFC 5681, section 4.3).
 
 use super::algo::{
     controller::{Controller, Watch},
@@ -274,7 +275,7 @@ impl<A: Algorithm> Adapter<A> {
     /// Returns the algorithm's input for an ACK.
     #[inline(always)]
     fn ack(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample, flags: AckFlags) -> Ack {
-        // A packet sent since the last reduction is lost, too (RFC 5681, section 4.3).
+        // Packets sent since the last reduction are lost, too.
         if rs.losses() != 0 && sk.ca_state() == State::Recovery {
             self.lost(sk.reborrow(), flow);
         }

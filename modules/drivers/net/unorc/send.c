@@ -86,7 +86,12 @@ void xdc_peer_send_one(struct xdc_peer *peer, struct sk_buff *skb)
 	u32 mtu;
 	u8 ttl;
 
-	if (!sk || (!tag && !is_hello))
+	/* Reports of a session that this end does not know yet. */
+	if (!tag && !is_hello) {
+		consume_skb(skb);
+		return;
+	}
+	if (!sk)
 		goto drop;
 	/* Parities and reports have no inner IP header. */
 	inside = skb_get_dsfield(skb);
