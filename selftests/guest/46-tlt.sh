@@ -26,7 +26,7 @@ set_both() { for ns in h1 h2; do in_ns $ns sysctl -qw "$@"; done; }
 count_marks() {
 	tc -n "$1" qdisc replace dev "$2" clsact
 	tc -n "$1" filter del dev "$2" ingress 2>/dev/null
-	for dscp in 0 3 11 15 19 23 27 46; do
+	for dscp in 0 7 15 23 31 39 46 47; do
 		tc -n "$1" filter add dev "$2" ingress protocol ip prio $((dscp + 1)) \
 			u32 match ip dsfield $((dscp * 4)) 0xfc action pass
 	done
@@ -52,7 +52,7 @@ drop_marked() {
 
 # passed: marked packets from h1 and h2 at r, as "DSCP:PACKETS ...".
 passed() {
-	for dscp in 0 3 11 15 19 23 27 46; do
+	for dscp in 0 7 15 23 31 39 46 47; do
 		packets=$(marked r "$1" $dscp)
 		[ "$packets" = 0 ] || printf '%s:%s ' $dscp "$packets"
 	done
@@ -93,7 +93,7 @@ in_ns h1 sysctl -qw net.tlt.enabled=1
 count_marks r eth1
 count_marks r eth2
 check "peer without TLT: data arrive" transfer 10.2.0.1
-matches "peer without TLT: only the SYN is marked" "^0:[0-9]+ 11:1 $" "$(passed eth1)"
+matches "peer without TLT: only the SYN is marked" "^0:[0-9]+ 15:1 $" "$(passed eth1)"
 matches "peer without TLT: no ACK is marked" "^0:[0-9]+ $" "$(passed eth2)"
 equal "peer without TLT: PeerPlain counts it" 1 "$(tlt h1 PeerPlain)"
 equal "peer without TLT: no flow takes part" 0 "$(tlt h1 Flows)"
@@ -110,13 +110,13 @@ in_ns h1 sysctl -qw net.tlt.enabled=1
 count_marks r eth1
 count_marks r eth2
 check "TLT at both ends: data arrive" transfer 10.2.0.1
-matches "TLT at both ends: data packets have DSCPs 3, 11, 19 and 27" "^3:[0-9]+ 11:[0-9]+ (19:[0-9]+ )?27:[0-9]+ $" "$(passed eth1)"
-matches "TLT at both ends: ACKs have DSCPs 15, 23 and 27" "^15:[0-9]+ (23:[0-9]+ )?27:[0-9]+ $" "$(passed eth2)"
+matches "TLT at both ends: data packets have DSCPs 7, 15, 31 and 47" "^7:[0-9]+ 15:[0-9]+ (31:[0-9]+ )?47:[0-9]+ $" "$(passed eth1)"
+matches "TLT at both ends: ACKs have DSCPs 23, 39 and 47" "^23:[0-9]+ (39:[0-9]+ )?47:[0-9]+ $" "$(passed eth2)"
 # Rule 5. The SYN is echoed, too, and the last echoes may come after the connection's end.
-within "each important packet is echoed" $(($(marked r eth1 11) - 1)) "$(marked r eth1 11)" "$(marked r eth2 15)"
-within "each clock byte is echoed" $(($(marked r eth1 19) - 1)) "$(marked r eth1 19)" "$(marked r eth2 23)"
+within "each important packet is echoed" $(($(marked r eth1 15) - 1)) "$(marked r eth1 15)" "$(marked r eth2 23)"
+within "each clock byte is echoed" $(($(marked r eth1 31) - 1)) "$(marked r eth1 31)" "$(marked r eth2 39)"
 # Rule 8: nc cannot write before the ACK that frees space is handled.
-within "a clock byte is sent if no other data may be sent" 1 1000 "$(marked r eth1 19)"
+within "a clock byte is sent if no other data may be sent" 1 1000 "$(marked r eth1 31)"
 # Rule 14.
 in_time equal "no D-SACK of a clock byte reaches the sender" 0 "$(snmp h1 TcpExt TCPDSACKRecv)"
 in_time equal "TLT at both ends: no retransmission" 0 "$(snmp h1 Tcp RetransSegs)"
@@ -132,10 +132,10 @@ in_ns h1 sysctl -qw net.ipv4.tcp_sack=1
 
 # If two marks share a DSCP, the first applies, so these packets are no answers.
 plain=$(tlt h1 PeerPlain)
-set_both net.tlt.dscp_echo=11
+set_both net.tlt.dscp_echo=15
 check "equal DSCPs: data arrive" transfer 10.2.0.1
 equal "equal DSCPs: the connection does not use TLT" $((plain + 1)) "$(tlt h1 PeerPlain)"
-set_both net.tlt.dscp_echo=15
+set_both net.tlt.dscp_echo=23
 
 # DSCPs of others stay: h2 answers with the DSCP of the SYN, which is not one of its own.
 in_ns h1 sysctl -qw net.tlt.dscp_data=46
@@ -147,16 +147,16 @@ for override in 0 1; do
 	marks=$(passed eth2)
 	case $override in
 	0) matches "override_dscp 0 keeps a DSCP that others set" "^46:[0-9]+ $" "$marks" ;;
-	1) matches "override_dscp 1 replaces a DSCP that others set" "^15:[0-9]+ (23:[0-9]+ )?27:[0-9]+ $" "$marks" ;;
+	1) matches "override_dscp 1 replaces a DSCP that others set" "^23:[0-9]+ (39:[0-9]+ )?47:[0-9]+ $" "$marks" ;;
 	esac
 done
-in_ns h1 sysctl -qw net.tlt.dscp_data=11
+in_ns h1 sysctl -qw net.tlt.dscp_data=15
 in_ns h2 sysctl -qw net.ipv4.tcp_reflect_tos=0 net.tlt.negotiate=1 net.tlt.override_dscp=0
 
 # An agreeing host must echo, so a host at its limit does not agree.
 plain=$(tlt h1 PeerPlain) refused=$(tlt h2 TooMany)
 in_ns h2 sysctl -qw net.tlt.max_flows=0
-drop_marked r eth1 3
+drop_marked r eth1 7
 before=$(timeouts h1)
 check "receiver at max_flows: data arrive" transfer 10.2.0.1
 in_time equal "receiver at max_flows: no timeout" "$before" "$(timeouts h1)"
@@ -205,8 +205,8 @@ for queue in noqueue netem; do
 	check "$queue: data of a host in a VRF arrive" eventually same
 	kill $reader $listener 2>/dev/null
 	wait $reader $listener 2>/dev/null
-	within "$queue: packets and clock bytes of a host in a VRF are important" 2 1000 $(($(marked r eth1 11) + $(marked r eth1 19)))
-	within "$queue: each important packet of a host in a VRF is echoed" $(($(marked r eth1 11) - 1)) $(($(marked r eth1 11) + 1)) "$(marked r eth2 15)"
+	within "$queue: packets and clock bytes of a host in a VRF are important" 2 1000 $(($(marked r eth1 15) + $(marked r eth1 31)))
+	within "$queue: each important packet of a host in a VRF is echoed" $(($(marked r eth1 15) - 1)) $(($(marked r eth1 15) + 1)) "$(marked r eth2 23)"
 done
 
 # Another VRF has the same addresses, as with tenants, and h3 the address of h2.
@@ -270,7 +270,7 @@ tc -n r qdisc del dev eth2 root
 
 # All droppable packets are dropped: only important packets arrive, one per RTT.
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=60 2>/dev/null
-drop_marked r eth1 3
+drop_marked r eth1 7
 before=$(timeouts h1)
 check "loss of all unimportant packets: data arrive" transfer 10.2.0.1
 in_time equal "loss of all unimportant packets: no timeout" "$before" "$(timeouts h1)"
@@ -284,7 +284,7 @@ port() { in_ns r xdc qdisc replace dev eth2 root phantom limit 1mb rate 100mbit 
 drops() { in_ns r xdc qdisc show -s dev eth2 | awk -v name="drops_$1" '$1 == name { print $2 }'; }
 modprobe sch_phantom
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=14 2>/dev/null
-check "a port that drops unimportant packets" port 0:red,3:red
+check "a port that drops unimportant packets" port 0:red,7:red
 set_both net.tlt.enabled=0
 before=$(timeouts h1)
 check "tail drops without TLT: data arrive" transfer 10.2.0.1
@@ -350,7 +350,7 @@ check "paused data arrive over IPv6" cmp /tmp/sent /tmp/received
 rm -f /tmp/go
 paused 10.2.0.1 "10\\.1\\.0\\.1:[0-9]+" "10\\.2\\.0\\.1:5001"
 in_ns h2 sysctl -qw net.tlt.enabled=0
-drop_marked r eth1 3
+drop_marked r eth1 7
 before=$(timeouts h1) given_up=$(tlt h1 Fallback)
 touch /tmp/go
 wait $sender $receiver
@@ -376,7 +376,7 @@ all_arrived() {
 	for i in $(seq "$1"); do cmp /tmp/sent /tmp/received.$i || return 1; done
 }
 
-in_ns r xdc qdisc add dev eth2 root phantom limit 300kb rate 50mbit mark none red-limit 60kb dscp-color 3:red gso split
+in_ns r xdc qdisc add dev eth2 root phantom limit 300kb rate 50mbit mark none red-limit 60kb dscp-color 7:red gso split
 start_flows 30
 in_time within "30 flows: many take part" 5 100 "$(tlt h1 Flows)"
 check "30 flows: rmmod tlt" rmmod tlt

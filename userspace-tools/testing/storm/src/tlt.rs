@@ -29,11 +29,11 @@ const MODULE: &str = "tlt";
 const STAT: &str = "/proc/net/tlt_stat";
 
 /// DSCPs of docs/tlt.md.
-const DATA: u8 = 11;
-const ECHO: u8 = 15;
-const CLOCK: u8 = 19;
-const CLOCK_ECHO: u8 = 23;
-const UNIMPORTANT: u8 = 3;
+const DATA: u8 = 15;
+const ECHO: u8 = 23;
+const CLOCK: u8 = 31;
+const CLOCK_ECHO: u8 = 39;
+const UNIMPORTANT: u8 = 7;
 
 /// Reads a TLT counter of a host.
 fn tlt(host: &Netns, name: &str) -> Result<u64> {

@@ -562,14 +562,14 @@ mod tests {
         let root = root.with("proc/sys/net/ipv4/tcp_reordering", "1\n");
         assert_eq!(of(&root).detail, "on");
         let root = root
-            .with("proc/sys/net/tlt/dscp_echo", "15\n")
-            .with("proc/sys/net/tlt/dscp_control", "27\n");
+            .with("proc/sys/net/tlt/dscp_echo", "23\n")
+            .with("proc/sys/net/tlt/dscp_control", "47\n");
         assert_eq!(of(&root).detail, "on");
-        let root = root.with("proc/sys/net/tlt/dscp_control", "15\n");
+        let root = root.with("proc/sys/net/tlt/dscp_control", "23\n");
         assert!(
             of(&root)
                 .detail
-                .contains("dscp_echo and dscp_control are both 15")
+                .contains("dscp_echo and dscp_control are both 23")
         );
     }
 
