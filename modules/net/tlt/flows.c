@@ -3,8 +3,8 @@
  * State per TCP connection: a table by addresses and ports, and for each entry work that runs in a softirq
  * after the packet that requested it.
  *
- * A bucket's lock protects its entries. It is a leaf: no function of TCP is called under it. An entry is
- * freed with its last reference: of the table, of queued work, or of a timer.
+ * A bucket's lock protects its entries. The hooks take it, so TCP must not send under it. An entry is freed
+ * with its last reference: of the table, of queued work, or of a timer.
  */
 
 #include <linux/hrtimer.h>
