@@ -122,6 +122,17 @@ in_time equal "no D-SACK of a clock byte reaches the sender" 0 "$(snmp h1 TcpExt
 in_time equal "TLT at both ends: no retransmission" 0 "$(snmp h1 Tcp RetransSegs)"
 in_time equal "TLT at both ends: no misplaced mark" 0 "$(($(sum h1 BadMark LateEcho) + $(sum h2 BadMark LateEcho)))"
 
+# offloads WORD: segmentation on the way to h2, on or off.
+offloads() {
+	in_ns h1 ethtool -K eth0 tso "$1" gso "$1"
+	in_ns r ethtool -K eth2 tso "$1" gso "$1"
+} >/dev/null
+offloads on
+sent=$(tlt h1 TxUnimportant) got=$(tlt h2 RxUnimportant)
+check "bursts: data arrive" transfer 10.2.0.1
+equal "bursts: the receiver counts each packet" $(($(tlt h1 TxUnimportant) - sent)) $(($(tlt h2 RxUnimportant) - got))
+offloads off
+
 # A sender without SACK cannot tell losses apart.
 excluded=$(tlt h2 Excluded) plain=$(tlt h1 PeerPlain)
 in_ns h1 sysctl -qw net.ipv4.tcp_sack=0

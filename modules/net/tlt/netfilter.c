@@ -163,7 +163,8 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 	segment->seq = ntohl(tcp->seq);
 	segment->ack = ntohl(tcp->ack_seq);
 	segment->len = skb->len - len;
-	segment->segs = skb_is_gso(skb) ? skb_shinfo(skb)->gso_segs : 1;
+	/* A device may deliver a burst without its number of segments. */
+	segment->segs = max_t(u32, 1, skb_shinfo(skb)->gso_segs);
 	segment->tcp_offset = offset;
 	return true;
 }

@@ -190,9 +190,10 @@ impl Shared {
             .add(net, first.wrapping_add(mark as usize), packets);
     }
 
-    fn count_rx(&self, net: &Net, mark: Mark) {
+    fn count_rx(&self, net: &Net, mark: Mark, packets: u32) {
         let first = Count::RxData as usize;
-        self.counters.add(net, first.wrapping_add(mark as usize), 1);
+        self.counters
+            .add(net, first.wrapping_add(mark as usize), packets);
     }
 }
 
@@ -584,7 +585,7 @@ impl Tlt {
             return true;
         };
         if let Some(mark) = mark {
-            self.shared().count_rx(net, mark);
+            self.shared().count_rx(net, mark, segment.segs());
         }
         if !flow.is_listening(mark) {
             return true;
