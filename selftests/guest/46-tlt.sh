@@ -307,6 +307,22 @@ equal "tail drops with TLT: data arrive, five times" 5 $i
 in_time equal "tail drops with TLT: no timeout" "$before" "$(timeouts h1)"
 tc -n r qdisc del dev eth2 root
 
+# A router takes the priority of a packet from its DSCP. The first connection does not use TLT.
+tc -n r qdisc add dev eth2 root handle 1: htb default 1
+tc -n r class add dev eth2 parent 1: classid 1:1 htb rate 50mbit burst 15k quantum 1514
+tc -n r qdisc add dev eth2 parent 1:1 pfifo_fast
+for i in 0 1; do
+	in_ns h2 sysctl -qw net.tlt.enabled=$i
+	receive h2 /tmp/received.$i 510$i
+	in_ns h1 timeout 4 nc 10.2.0.1 510$i </dev/zero &
+	sleep 0.2
+done
+sleep 3
+plain=$(wc -c </tmp/received.0)
+in_time within "pfifo_fast of a router: TLT gets a share" $((plain / 4)) $((plain * 4)) "$(wc -c </tmp/received.1)"
+wait
+tc -n r qdisc del dev eth2 root
+
 for i in 1 2; do
 	ip -n h$i addr add fd0$i::1/64 dev eth0 nodad
 	ip -n r addr add fd0$i::2/64 dev eth$i nodad

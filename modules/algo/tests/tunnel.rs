@@ -7,11 +7,14 @@ use super::super::unorc_support::{End, config, flow_and_number, ip, wire};
 use super::*;
 use std::collections::BTreeMap;
 
+/// Entropy and bytes.
+type Wire = (u16, Vec<u8>);
+
 /// Two ends and the network between them.
 struct Net {
     ends: [End; 2],
     /// Packets by arrival time and order: destination, bytes, mark.
-    flying: BTreeMap<(u64, u64), (usize, (u16, Vec<u8>), bool)>,
+    flying: BTreeMap<(u64, u64), (usize, Wire, bool)>,
     number: u64,
     now_us: u64,
     rng: Rng,
