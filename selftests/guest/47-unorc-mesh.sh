@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
 # covers: modules/drivers/net/unorc/peers.c modules/include/uapi/linux/unorc.h
-# covers: modules/Documentation/netlink/specs/unorc-peer.yaml userspace-tools/netlink/src/peers.rs
+# covers: modules/Documentation/netlink/specs/unorc-peer.yaml userspace-tools/netlink/src/unorc
 # Three hosts with one device each: peers, their inner addresses, and keys.
 . "$(dirname "$0")/lib.sh"
 
