@@ -39,7 +39,7 @@ static int xdc_tunnel_init(struct net_device *dev)
 	tunnel->counters = netdev_alloc_pcpu_stats(struct xdc_tunnel_counters);
 	if (!tunnel->counters)
 		return -ENOMEM;
-	err = xdc_peer_add_default(tunnel);
+	err = xdc_peers_init(tunnel);
 	if (err)
 		free_percpu(tunnel->counters);
 	return err;
@@ -48,12 +48,8 @@ static int xdc_tunnel_init(struct net_device *dev)
 static void xdc_tunnel_uninit(struct net_device *dev)
 {
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
-	struct hlist_node *next;
-	struct xdc_peer *peer;
-	unsigned int i;
 
-	hash_for_each_safe(tunnel->peers, i, next, peer, node)
-		xdc_peer_remove(peer);
+	xdc_peers_uninit(tunnel);
 	free_percpu(tunnel->counters);
 }
 
@@ -315,6 +311,9 @@ static int xdc_tunnel_changelink(struct net_device *dev, struct nlattr *tb[],
 	unsigned int bucket, i;
 	int err;
 
+	/* Options select the route in the namespace of the socket. */
+	if (!net_eq(dev_net(dev), tunnel->net) && !ns_capable(tunnel->net->user_ns, CAP_NET_ADMIN))
+		return -EPERM;
 	if (!data)
 		return 0;
 	xdc_tunnel_parse(&new, data);

@@ -23,6 +23,8 @@ struct xdc_tunnel_out {
 	/* NULL in calls of the session. */
 	struct xdc_channel *channel;
 	struct sk_buff_head down, again;
+	/* Tag of the peer when the lock was taken. */
+	u64 theirs;
 };
 
 /* Returns a packet of zeros. */
@@ -222,6 +224,7 @@ static bool xdc_channel_begin(struct xdc_channel *channel, struct xdc_tunnel_out
 	__skb_queue_head_init(&out->down);
 	__skb_queue_head_init(&out->again);
 	spin_lock(&channel->lock);
+	out->theirs = atomic64_read(&channel->peer->theirs);
 	if (channel->state)
 		return true;
 	spin_unlock(&channel->lock);
@@ -274,12 +277,11 @@ static void xdc_peer_end(struct xdc_tunnel_out *out, u64 due_us)
 void xdc_peer_transmit(struct xdc_peer *peer, struct sk_buff *skb)
 {
 	const struct xdc_tunnel_config *config = &peer->tunnel->config;
-	u64 theirs = atomic64_read(&peer->theirs);
 	u64 now_us = xdc_tunnel_now_us();
 	struct xdc_channel *channel;
 	struct xdc_tunnel_out out;
 
-	if (!theirs) {
+	if (!atomic64_read(&peer->theirs)) {
 		if (!xdc_peer_begin(peer, &out))
 			goto drop;
 		xdc_peer_end(&out, xdc_tunnel_ops->wait(peer->session, &out, skb, now_us));
@@ -288,7 +290,8 @@ void xdc_peer_transmit(struct xdc_peer *peer, struct sk_buff *skb)
 	channel = &peer->channels[skb_get_hash(skb) & (config->channels - 1)];
 	if (!xdc_channel_begin(channel, &out))
 		goto drop;
-	xdc_channel_end(&out, xdc_tunnel_ops->transmit(channel->state, &out, skb, theirs, now_us));
+	xdc_channel_end(&out, xdc_tunnel_ops->transmit(channel->state, &out, skb, out.theirs,
+						     now_us));
 	return;
 drop:
 	dev_core_stats_tx_dropped_inc(peer->tunnel->dev);
@@ -304,7 +307,6 @@ static u64 xdc_tunnel_later(u64 due_us, u64 now_us)
 static enum hrtimer_restart xdc_channel_timer(struct hrtimer *timer)
 {
 	struct xdc_channel *channel = container_of(timer, struct xdc_channel, timer);
-	u64 theirs = atomic64_read(&channel->peer->theirs);
 	u64 now_us = xdc_tunnel_now_us();
 	struct xdc_tunnel_out out;
 	u64 due_us;
@@ -312,7 +314,7 @@ static enum hrtimer_restart xdc_channel_timer(struct hrtimer *timer)
 	rcu_read_lock();
 	if (xdc_channel_begin(channel, &out)) {
 		channel->due_us = 0;
-		due_us = xdc_tunnel_ops->poll(channel->state, &out, theirs, now_us);
+		due_us = xdc_tunnel_ops->poll(channel->state, &out, out.theirs, now_us);
 		xdc_channel_end(&out, xdc_tunnel_later(due_us, now_us));
 	}
 	rcu_read_unlock();
@@ -341,7 +343,6 @@ static void xdc_peer_receive(struct xdc_peer *peer, struct sk_buff *skb, u16 por
 {
 	const struct xdc_tunnel_ops *ops = xdc_tunnel_ops;
 	u64 mine = atomic64_read(&peer->mine);
-	u64 theirs = atomic64_read(&peer->theirs);
 	u64 now_us = xdc_tunnel_now_us();
 	struct xdc_channel *channel;
 	struct xdc_tunnel_out out;
@@ -352,7 +353,7 @@ static void xdc_peer_receive(struct xdc_peer *peer, struct sk_buff *skb, u16 por
 	is_ours = get_unaligned_be64(header + sizeof(u64)) ==
 		  xdc_peer_sign(peer, is_hello ? 0 : mine, header, header + XDC_TUNNEL_HEADER,
 				skb->len - XDC_TUNNEL_HEADER);
-	if (is_hello || !is_ours || !theirs) {
+	if (is_hello || !is_ours || !atomic64_read(&peer->theirs)) {
 		if (!xdc_peer_begin(peer, &out))
 			goto drop;
 		if (!is_ours) {
@@ -371,7 +372,7 @@ static void xdc_peer_receive(struct xdc_peer *peer, struct sk_buff *skb, u16 por
 	if (!xdc_channel_begin(channel, &out))
 		goto drop;
 	xdc_channel_end(&out, ops->receive(channel->state, &out, skb, port, INET_ECN_is_ce(ecn),
-					   theirs, now_us));
+					   out.theirs, now_us));
 	return;
 drop:
 	kfree_skb_reason(skb, SKB_DROP_REASON_DEV_READY);
@@ -437,6 +438,7 @@ void xdc_peer_init(struct xdc_peer *peer)
 	}
 }
 
+/* Needs a grace period before the peer is freed. */
 void xdc_peer_uninit(struct xdc_peer *peer)
 {
 	struct xdc_channel *channel;
@@ -445,6 +447,6 @@ void xdc_peer_uninit(struct xdc_peer *peer)
 	for (i = 0; i < peer->tunnel->config.channels; i++) {
 		channel = &peer->channels[i];
 		napi_disable(&channel->napi);
-		netif_napi_del(&channel->napi);
+		__netif_napi_del(&channel->napi);
 	}
 }

@@ -43,20 +43,19 @@ u64 xdc_peer_sign(const struct xdc_peer *peer, u64 tag, const u8 *header, const 
 	return siphash_3u64(get_unaligned_be64(header), tag, siphash(body, len, &key), &key);
 }
 
-static u32 xdc_allowed_hash(const struct in6_addr *prefix, u8 bits)
-{
-	return jhash2((const u32 *)prefix->s6_addr32, 4, bits);
-}
+static const struct rhashtable_params xdc_allowed_params = {
+	.key_len		= sizeof(struct xdc_range),
+	.key_offset		= offsetof(struct xdc_allowed, range),
+	.head_offset		= offsetof(struct xdc_allowed, node),
+	.automatic_shrinking	= true,
+};
 
-static struct xdc_allowed *xdc_allowed_get(struct xdc_tunnel *tunnel, const struct in6_addr *prefix, u8 bits)
+static struct xdc_range xdc_range_of(const struct in6_addr *address, u32 bits)
 {
-	struct xdc_allowed *allowed;
+	struct xdc_range range = { .bits = bits };
 
-	hash_for_each_possible_rcu(tunnel->allowed, allowed, node, xdc_allowed_hash(prefix, bits),
-				   lockdep_rtnl_is_held())
-		if (allowed->bits == bits && ipv6_addr_equal(&allowed->prefix, prefix))
-			return allowed;
-	return NULL;
+	ipv6_addr_prefix(&range.prefix, address, bits);
+	return range;
 }
 
 /* Returns the peer with the longest prefix of an inner address. */
@@ -66,11 +65,11 @@ struct xdc_peer *xdc_allowed_find(struct xdc_tunnel *tunnel, const struct in6_ad
 	unsigned int least = ipv6_addr_v4mapped(address) ? XDC_ALLOWED_IPV4 : 0;
 	unsigned int bits, size = 129;
 	struct xdc_allowed *allowed;
-	struct in6_addr prefix;
+	struct xdc_range range;
 
 	while ((bits = find_last_bit(tunnel->lengths, size)) < size && bits >= least) {
-		ipv6_addr_prefix(&prefix, address, bits);
-		allowed = xdc_allowed_get(tunnel, &prefix, bits);
+		range = xdc_range_of(address, bits);
+		allowed = rhashtable_lookup(&tunnel->allowed, &range, xdc_allowed_params);
 		if (allowed)
 			return READ_ONCE(allowed->peer);
 		size = bits;
@@ -81,7 +80,7 @@ struct xdc_peer *xdc_allowed_find(struct xdc_tunnel *tunnel, const struct in6_ad
 static void xdc_allowed_remove(struct xdc_tunnel *tunnel, struct xdc_allowed *allowed)
 {
 	list_del(&allowed->of_peer);
-	hash_del_rcu(&allowed->node);
+	rhashtable_remove_fast(&tunnel->allowed, &allowed->node, xdc_allowed_params);
 	kfree_rcu(allowed, rcu);
 }
 
@@ -90,24 +89,26 @@ static void xdc_allowed_tidy(struct xdc_tunnel *tunnel)
 {
 	DECLARE_BITMAP(used, 129) = {};
 	struct xdc_allowed *allowed;
+	struct xdc_peer *peer;
 	unsigned int i, bits;
 
-	hash_for_each(tunnel->allowed, i, allowed, node)
-		__set_bit(allowed->bits, used);
+	hash_for_each(tunnel->peers, i, peer, node)
+		list_for_each_entry(allowed, &peer->allowed, of_peer)
+			__set_bit(allowed->range.bits, used);
 	for (bits = 0; bits <= 128; bits++)
 		if (!test_bit(bits, used))
 			clear_bit(bits, tunnel->lengths);
 }
 
 /* Gives a range to a peer. */
-static int xdc_allowed_add(struct xdc_peer *peer, const struct in6_addr *address, u8 bits)
+static int xdc_allowed_add(struct xdc_peer *peer, const struct in6_addr *address, u32 bits)
 {
+	struct xdc_range range = xdc_range_of(address, bits);
 	struct xdc_tunnel *tunnel = peer->tunnel;
 	struct xdc_allowed *allowed;
-	struct in6_addr prefix;
+	int err;
 
-	ipv6_addr_prefix(&prefix, address, bits);
-	allowed = xdc_allowed_get(tunnel, &prefix, bits);
+	allowed = rhashtable_lookup_fast(&tunnel->allowed, &range, xdc_allowed_params);
 	if (allowed) {
 		WRITE_ONCE(allowed->peer, peer);
 		list_move_tail(&allowed->of_peer, &peer->allowed);
@@ -117,10 +118,13 @@ static int xdc_allowed_add(struct xdc_peer *peer, const struct in6_addr *address
 	if (!allowed)
 		return -ENOMEM;
 	allowed->peer = peer;
-	allowed->prefix = prefix;
-	allowed->bits = bits;
+	allowed->range = range;
+	err = rhashtable_insert_fast(&tunnel->allowed, &allowed->node, xdc_allowed_params);
+	if (err) {
+		kfree(allowed);
+		return err;
+	}
 	list_add_tail(&allowed->of_peer, &peer->allowed);
-	hash_add_rcu(tunnel->allowed, &allowed->node, xdc_allowed_hash(&prefix, bits));
 	set_bit(bits, tunnel->lengths);
 	return 0;
 }
@@ -166,6 +170,7 @@ void xdc_peer_close(struct xdc_peer *peer)
 	spin_lock_bh(&peer->lock);
 	state = peer->session;
 	peer->session = NULL;
+	peer->due_us = 0;
 	atomic64_set(&peer->theirs, 0);
 	spin_unlock_bh(&peer->lock);
 	hrtimer_cancel(&peer->timer);
@@ -185,28 +190,64 @@ void xdc_peer_close(struct xdc_peer *peer)
 	}
 }
 
-void xdc_peer_remove(struct xdc_peer *peer)
+/* Hides a peer from packets, and links it by "allowed", which is empty then, to the list. */
+static void xdc_peer_unlink(struct xdc_peer *peer, struct list_head *gone)
 {
 	struct xdc_tunnel *tunnel = peer->tunnel;
 	struct xdc_allowed *allowed, *next;
 
 	list_for_each_entry_safe(allowed, next, &peer->allowed, of_peer)
 		xdc_allowed_remove(tunnel, allowed);
-	xdc_allowed_tidy(tunnel);
 	hash_del_rcu(&peer->node);
 	tunnel->peer_count--;
+	tunnel->generation++;
 	if (ipv6_addr_equal(&peer->remote, &tunnel->config.remote))
 		memset(&tunnel->config.remote, 0, sizeof(tunnel->config.remote));
-	synchronize_net();
-	xdc_peer_close(peer);
-	xdc_peer_uninit(peer);
-	kfree_sensitive(peer);
+	list_add(&peer->allowed, gone);
 }
 
-static struct xdc_peer *xdc_peer_add(struct xdc_tunnel *tunnel, const struct in6_addr *remote)
+/* Frees unlinked peers. Two grace periods suffice for all. */
+static void xdc_peers_free(struct list_head *gone)
+{
+	struct xdc_peer *peer, *next;
+
+	synchronize_net();
+	list_for_each_entry(peer, gone, allowed) {
+		xdc_peer_close(peer);
+		xdc_peer_uninit(peer);
+	}
+	synchronize_net();
+	list_for_each_entry_safe(peer, next, gone, allowed)
+		kfree_sensitive(peer);
+}
+
+static void xdc_peer_remove(struct xdc_peer *peer)
+{
+	struct xdc_tunnel *tunnel = peer->tunnel;
+	LIST_HEAD(gone);
+
+	xdc_peer_unlink(peer, &gone);
+	xdc_allowed_tidy(tunnel);
+	xdc_peers_free(&gone);
+}
+
+static void xdc_peer_set_key(struct xdc_peer *peer, const struct nlattr *attr)
+{
+	u64 key[2];
+
+	nla_memcpy(key, attr, sizeof(key));
+	WRITE_ONCE(peer->key.key[0], le64_to_cpu((__force __le64)key[0]));
+	WRITE_ONCE(peer->key.key[1], le64_to_cpu((__force __le64)key[1]));
+	memzero_explicit(key, sizeof(key));
+}
+
+/* Adds a peer, with a key if "key" is not NULL. */
+static struct xdc_peer *xdc_peer_add(struct xdc_tunnel *tunnel, const struct in6_addr *remote,
+				     const struct nlattr *key)
 {
 	struct xdc_peer *peer;
-	int err;
+	LIST_HEAD(gone);
+	int err = 0;
 
 	if (tunnel->peer_count >= XDC_TUNNEL_PEERS)
 		return ERR_PTR(-ENOSPC);
@@ -216,37 +257,53 @@ static struct xdc_peer *xdc_peer_add(struct xdc_tunnel *tunnel, const struct in6
 	peer->tunnel = tunnel;
 	peer->remote = *remote;
 	INIT_LIST_HEAD(&peer->allowed);
+	if (key)
+		xdc_peer_set_key(peer, key);
 	xdc_peer_init(peer);
-	if (netif_running(tunnel->dev)) {
+	if (netif_running(tunnel->dev))
 		err = xdc_peer_open(peer);
-		if (err) {
-			xdc_peer_close(peer);
-			xdc_peer_uninit(peer);
-			kfree(peer);
-			return ERR_PTR(err);
-		}
+	if (err) {
+		list_add(&peer->allowed, &gone);
+		xdc_peers_free(&gone);
+		return ERR_PTR(err);
 	}
 	tunnel->peer_count++;
+	tunnel->generation++;
 	hash_add_rcu(tunnel->peers, &peer->node, xdc_peer_hash(remote));
 	return peer;
 }
 
-/* Adds the peer of "ip link add ... remote", which has all inner addresses. */
-int xdc_peer_add_default(struct xdc_tunnel *tunnel)
+/* Prepares the tables, and adds the peer of "ip link add ... remote", which has all inner addresses. */
+int xdc_peers_init(struct xdc_tunnel *tunnel)
 {
 	static const struct in6_addr ipv4 = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
 	struct xdc_peer *peer;
 	int err;
 
-	if (ipv6_addr_any(&tunnel->config.remote))
-		return 0;
-	peer = xdc_peer_add(tunnel, &tunnel->config.remote);
-	if (IS_ERR(peer))
-		return PTR_ERR(peer);
-	err = xdc_allowed_add(peer, &ipv4, XDC_ALLOWED_IPV4) ?: xdc_allowed_add(peer, &in6addr_any, 0);
+	err = rhashtable_init(&tunnel->allowed, &xdc_allowed_params);
+	if (err || ipv6_addr_any(&tunnel->config.remote))
+		return err;
+	peer = xdc_peer_add(tunnel, &tunnel->config.remote, NULL);
+	err = PTR_ERR_OR_ZERO(peer);
+	if (!err)
+		err = xdc_allowed_add(peer, &ipv4, XDC_ALLOWED_IPV4) ?:
+		      xdc_allowed_add(peer, &in6addr_any, 0);
 	if (err)
-		xdc_peer_remove(peer);
+		xdc_peers_uninit(tunnel);
 	return err;
+}
+
+void xdc_peers_uninit(struct xdc_tunnel *tunnel)
+{
+	struct hlist_node *next;
+	struct xdc_peer *peer;
+	LIST_HEAD(gone);
+	unsigned int i;
+
+	hash_for_each_safe(tunnel->peers, i, next, peer, node)
+		xdc_peer_unlink(peer, &gone);
+	xdc_peers_free(&gone);
+	rhashtable_destroy(&tunnel->allowed);
 }
 
 static struct genl_family xdc_peers_family;
@@ -315,7 +372,7 @@ static int xdc_peers_range(const struct nlattr *attr, struct in6_addr *address, 
 	return bits;
 }
 
-/* Replaces a peer's ranges, unless one is wrong. */
+/* Replaces a peer's ranges, unless one is wrong. Without memory the peer has those added so far. */
 static int xdc_peers_allow(struct xdc_peer *peer, const struct genl_info *info)
 {
 	struct xdc_allowed *allowed, *next;
@@ -366,20 +423,14 @@ static int xdc_peers_set_locked(struct genl_info *info)
 	peer = xdc_peer_find(tunnel, &remote);
 	is_new = !peer;
 	if (is_new)
-		peer = xdc_peer_add(tunnel, &remote);
+		peer = xdc_peer_add(tunnel, &remote, attrs[UNORC_A_PEER_KEY]);
 	if (IS_ERR(peer)) {
 		if (PTR_ERR(peer) == -ENOSPC)
 			NL_SET_ERR_MSG(info->extack, "a device has at most 1024 peers");
 		return PTR_ERR(peer);
 	}
-	if (attrs[UNORC_A_PEER_KEY]) {
-		u64 key[2];
-
-		nla_memcpy(key, attrs[UNORC_A_PEER_KEY], sizeof(key));
-		WRITE_ONCE(peer->key.key[0], le64_to_cpu((__force __le64)key[0]));
-		WRITE_ONCE(peer->key.key[1], le64_to_cpu((__force __le64)key[1]));
-		memzero_explicit(key, sizeof(key));
-	}
+	if (attrs[UNORC_A_PEER_KEY])
+		xdc_peer_set_key(peer, attrs[UNORC_A_PEER_KEY]);
 	if (attrs[UNORC_A_PEER_ALLOWED])
 		err = xdc_peers_allow(peer, info);
 	if (err && is_new)
@@ -443,6 +494,7 @@ static int xdc_peers_fill(struct sk_buff *skb, struct netlink_callback *cb, stru
 			     NLM_F_MULTI, UNORC_CMD_PEER_GET);
 	if (!header)
 		return -EMSGSIZE;
+	genl_dump_check_consistent(cb, header);
 	state = atomic64_read(&peer->theirs) ? UNORC_SESSION_UP :
 		READ_ONCE(peer->due_us) ? UNORC_SESSION_ASKED : UNORC_SESSION_DOWN;
 	if (nla_put_u32(skb, UNORC_A_PEER_IFINDEX, peer->tunnel->dev->ifindex) ||
@@ -451,12 +503,12 @@ static int xdc_peers_fill(struct sk_buff *skb, struct netlink_callback *cb, stru
 	    (!siphash_key_is_zero(&key) && nla_put_flag(skb, UNORC_A_PEER_HAS_KEY)))
 		goto full;
 	list_for_each_entry(allowed, &peer->allowed, of_peer) {
-		is_ipv4 = ipv6_addr_v4mapped(&allowed->prefix) && allowed->bits >= XDC_ALLOWED_IPV4;
+		is_ipv4 = ipv6_addr_v4mapped(&allowed->range.prefix) && allowed->range.bits >= XDC_ALLOWED_IPV4;
 		range = nla_nest_start(skb, UNORC_A_PEER_ALLOWED);
 		if (!range ||
 		    xdc_peers_put_address(skb, UNORC_A_ALLOWED_PREFIX, UNORC_A_ALLOWED_PREFIX6,
-					  &allowed->prefix) ||
-		    nla_put_u8(skb, UNORC_A_ALLOWED_LEN, allowed->bits - is_ipv4 * XDC_ALLOWED_IPV4))
+					  &allowed->range.prefix) ||
+		    nla_put_u8(skb, UNORC_A_ALLOWED_LEN, allowed->range.bits - is_ipv4 * XDC_ALLOWED_IPV4))
 			goto full;
 		nla_nest_end(skb, range);
 	}
@@ -482,6 +534,7 @@ static int xdc_peers_dump(struct sk_buff *skb, struct netlink_callback *cb)
 		err = PTR_ERR(tunnel);
 		goto out;
 	}
+	cb->seq = tunnel->generation;
 	hash_for_each(tunnel->peers, i, peer, node) {
 		if (at++ < cb->args[0])
 			continue;
@@ -513,7 +566,6 @@ static struct genl_family xdc_peers_family __ro_after_init = {
 	.module		= THIS_MODULE,
 	.small_ops	= xdc_peers_ops,
 	.n_small_ops	= ARRAY_SIZE(xdc_peers_ops),
-	.resv_start_op	= __UNORC_CMD_MAX,
 };
 
 int xdc_peers_register(void)

@@ -55,8 +55,11 @@ static bool xdc_tunnel_is_nested(struct xdc_tunnel *tunnel, const struct net_dev
 		if (time_before(jiffies, READ_ONCE(lower->nested_at) + HZ))
 			nested += READ_ONCE(lower->nested);
 	}
-	WRITE_ONCE(tunnel->nested, min(nested, XDC_TUNNEL_NESTED));
-	WRITE_ONCE(tunnel->nested_at, jiffies);
+	/* Other processors read the line that this is in. */
+	if (nested || READ_ONCE(tunnel->nested)) {
+		WRITE_ONCE(tunnel->nested, min(nested, XDC_TUNNEL_NESTED));
+		WRITE_ONCE(tunnel->nested_at, jiffies);
+	}
 	return nested > XDC_TUNNEL_NESTED;
 }
 
@@ -114,7 +117,8 @@ void xdc_peer_send_one(struct xdc_peer *peer, struct sk_buff *skb)
 		goto put;
 	}
 	mtu = dst_mtu(dst);
-	WRITE_ONCE(peer->path_mtu, mtu - xdc_tunnel_mtu_less(config));
+	if (READ_ONCE(peer->path_mtu) != mtu - xdc_tunnel_mtu_less(config))
+		WRITE_ONCE(peer->path_mtu, mtu - xdc_tunnel_mtu_less(config));
 	/* A packet that is too long travels in fragments: its parities have these bytes, too. */
 	has_df = skb->len + xdc_tunnel_overhead(config) <= mtu && READ_ONCE(config->df);
 	/* A router behind a veth would use the inner flow's hash for the outer ports. */

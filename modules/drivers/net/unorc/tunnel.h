@@ -6,6 +6,7 @@
 #include <linux/hashtable.h>
 #include <linux/hrtimer.h>
 #include <linux/netdevice.h>
+#include <linux/rhashtable.h>
 #include <linux/siphash.h>
 #include <linux/u64_stats_sync.h>
 #include <net/ip.h>
@@ -57,14 +58,18 @@ struct xdc_peer {
 	struct xdc_channel channels[];
 };
 
+/* Addresses with a common prefix. IPv4 is mapped to IPv6, with 96 more bits. */
+struct xdc_range {
+	struct in6_addr prefix;
+	u32 bits;
+};
+
 /* A range of inner addresses, which belongs to a peer. */
 struct xdc_allowed {
-	struct hlist_node node;
+	struct rhash_head node;
 	struct list_head of_peer;
 	struct xdc_peer *peer;
-	/* IPv4 is mapped to IPv6, with 96 more bits. */
-	struct in6_addr prefix;
-	u8 bits;
+	struct xdc_range range;
 	struct rcu_head rcu;
 };
 
@@ -85,10 +90,12 @@ struct xdc_tunnel {
 	unsigned int nested;
 	unsigned long nested_at;
 	unsigned int peer_count;
+	/* Changes with the set of peers. */
+	unsigned int generation;
 	/* Peers by "remote". */
 	DECLARE_HASHTABLE(peers, 6);
-	/* Ranges by prefix and length, and the lengths in use. */
-	DECLARE_HASHTABLE(allowed, 8);
+	/* Ranges, and the lengths in use. */
+	struct rhashtable allowed;
 	DECLARE_BITMAP(lengths, 129);
 };
 
@@ -152,8 +159,8 @@ void xdc_peer_uninit(struct xdc_peer *peer);
 u64 xdc_peer_sign(const struct xdc_peer *peer, u64 tag, const u8 *header, const u8 *body, unsigned int len);
 struct xdc_peer *xdc_peer_find(struct xdc_tunnel *tunnel, const struct in6_addr *remote);
 struct xdc_peer *xdc_allowed_find(struct xdc_tunnel *tunnel, const struct in6_addr *address);
-int xdc_peer_add_default(struct xdc_tunnel *tunnel);
-void xdc_peer_remove(struct xdc_peer *peer);
+int xdc_peers_init(struct xdc_tunnel *tunnel);
+void xdc_peers_uninit(struct xdc_tunnel *tunnel);
 int xdc_peer_open(struct xdc_peer *peer);
 void xdc_peer_close(struct xdc_peer *peer);
 int xdc_peers_register(void);
