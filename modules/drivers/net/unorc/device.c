@@ -242,8 +242,8 @@ static const struct xdc_tunnel_config xdc_tunnel_defaults = {
 	.df = UNORC_DF_SET,
 };
 
-static void xdc_tunnel_parse_address(struct in6_addr *address, const struct nlattr *ipv4,
-				     const struct nlattr *ipv6)
+void xdc_tunnel_parse_address(struct in6_addr *address, const struct nlattr *ipv4,
+			      const struct nlattr *ipv6)
 {
 	if (ipv4)
 		ipv6_addr_set_v4mapped(nla_get_in_addr(ipv4), address);
@@ -272,7 +272,7 @@ static void xdc_tunnel_parse(struct xdc_tunnel_config *config, struct nlattr *da
 }
 
 /* Link-local addresses are excluded: a socket without a device cannot use them. */
-bool xdc_tunnel_is_host(const struct in6_addr *address)
+static bool xdc_tunnel_is_host(const struct in6_addr *address)
 {
 	__be32 ipv4 = address->s6_addr32[3];
 
@@ -398,7 +398,7 @@ static size_t xdc_tunnel_get_size(const struct net_device *dev)
 	       8 * nla_total_size(sizeof(u8)) + 3 * nla_total_size(sizeof(u32));
 }
 
-static int xdc_tunnel_fill_address(struct sk_buff *skb, int ipv4, int ipv6, const struct in6_addr *address)
+int xdc_tunnel_fill_address(struct sk_buff *skb, int ipv4, int ipv6, const struct in6_addr *address)
 {
 	return ipv6_addr_v4mapped(address) ? nla_put_in_addr(skb, ipv4, address->s6_addr32[3]) :
 	       nla_put_in6_addr(skb, ipv6, address);

@@ -385,7 +385,7 @@ impl<T: Tunnel> Registration<T> {
         drop(unsafe { KBox::from_raw(state.cast::<S>()) });
     }
 
-    /// Calls `f` with a locked session or channel, if C passed one.
+    /// Calls `f` with a locked session or channel.
     ///
     /// # Safety
     ///
@@ -402,6 +402,25 @@ impl<T: Tunnel> Registration<T> {
         f(state, &mut decisions)
     }
 
+    /// Calls `f` with a packet, too.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::with`]; `skb` is linear and the callee's.
+    unsafe fn with_packet<S>(
+        state: *mut c_void,
+        out: *mut bindings::xdc_tunnel_out,
+        skb: *mut bindings::sk_buff,
+        f: impl FnOnce(&mut S, &mut Decisions<'_>, Packet) -> u64,
+    ) -> u64 {
+        // SAFETY: By the safety requirements.
+        let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
+            return 0;
+        };
+        // SAFETY: By the safety requirements.
+        unsafe { Self::with(state, out, |state, decisions| f(state, decisions, packet)) }
+    }
+
     /// # Safety
     ///
     /// Called by C only, with a session, locked.
@@ -412,7 +431,7 @@ impl<T: Tunnel> Registration<T> {
 
     /// # Safety
     ///
-    /// As [`Self::with`]; `skb` is linear and the callee's.
+    /// As [`Self::with_packet`].
     unsafe extern "C" fn wait(
         session: *mut c_void,
         out: *mut bindings::xdc_tunnel_out,
@@ -420,13 +439,9 @@ impl<T: Tunnel> Registration<T> {
         now_us: u64,
     ) -> u64 {
         // SAFETY: By the safety requirements.
-        let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
-            return 0;
-        };
-        // SAFETY: By the safety requirements.
         unsafe {
-            Self::with(session, out, |s: &mut T::Session, d| {
-                s.wait(d, packet, now_us)
+            Self::with_packet(session, out, skb, |s: &mut T::Session, d, p| {
+                s.wait(d, p, now_us)
             })
         }
     }
@@ -441,13 +456,9 @@ impl<T: Tunnel> Registration<T> {
         now_us: u64,
     ) -> u64 {
         // SAFETY: By the safety requirements.
-        let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
-            return 0;
-        };
-        // SAFETY: By the safety requirements.
         unsafe {
-            Self::with(session, out, |s: &mut T::Session, d| {
-                s.hello(d, packet, now_us)
+            Self::with_packet(session, out, skb, |s: &mut T::Session, d, p| {
+                s.hello(d, p, now_us)
             })
         }
     }
@@ -500,7 +511,7 @@ impl<T: Tunnel> Registration<T> {
 
     /// # Safety
     ///
-    /// As [`Self::with`]; `skb` is linear and the callee's.
+    /// As [`Self::with_packet`].
     unsafe extern "C" fn transmit(
         channel: *mut c_void,
         out: *mut bindings::xdc_tunnel_out,
@@ -509,13 +520,9 @@ impl<T: Tunnel> Registration<T> {
         now_us: u64,
     ) -> u64 {
         // SAFETY: By the safety requirements.
-        let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
-            return 0;
-        };
-        // SAFETY: By the safety requirements.
         unsafe {
-            Self::with(channel, out, |c: &mut T::Channel, d| {
-                c.transmit(d, packet, theirs, now_us)
+            Self::with_packet(channel, out, skb, |c: &mut T::Channel, d, p| {
+                c.transmit(d, p, theirs, now_us)
             })
         }
     }
@@ -533,13 +540,9 @@ impl<T: Tunnel> Registration<T> {
         now_us: u64,
     ) -> u64 {
         // SAFETY: By the safety requirements.
-        let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
-            return 0;
-        };
-        // SAFETY: By the safety requirements.
         unsafe {
-            Self::with(channel, out, |c: &mut T::Channel, d| {
-                c.receive(d, (packet, port, is_marked), theirs, now_us)
+            Self::with_packet(channel, out, skb, |c: &mut T::Channel, d, p| {
+                c.receive(d, (p, port, is_marked), theirs, now_us)
             })
         }
     }

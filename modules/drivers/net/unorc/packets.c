@@ -172,7 +172,7 @@ static void xdc_channel_deliver_one(struct xdc_channel *channel, struct sk_buff 
 	skb_clear_hash(skb);
 	skb_unset_transport_header(skb);
 	dev_dstats_rx_add(dev, skb->len);
-	/* GRO makes ACKs rare and flows bursty: with a code, order costs more than merging saves. */
+	/* With a code, GRO would make ACKs rare and TCP bursty, which lengthens FCTs. */
 	if (tunnel->config.parity)
 		netif_receive_skb(skb);
 	else

@@ -160,7 +160,7 @@ int xdc_peer_open(struct xdc_peer *peer)
 	return 0;
 }
 
-/* Nothing opened the timers' states again, so the timers do not start after this. */
+/* Closes a peer in any state. The timers do not start without a state. */
 void xdc_peer_close(struct xdc_peer *peer)
 {
 	struct xdc_channel *channel;
@@ -344,10 +344,7 @@ static int xdc_peers_address(struct in6_addr *address, const struct nlattr *ipv4
 {
 	if (!ipv4 == !ipv6)
 		return -EINVAL;
-	if (ipv4)
-		ipv6_addr_set_v4mapped(nla_get_in_addr(ipv4), address);
-	else
-		*address = nla_get_in6_addr(ipv6);
+	xdc_tunnel_parse_address(address, ipv4, ipv6);
 	return 0;
 }
 
@@ -475,12 +472,6 @@ out:
 	return err;
 }
 
-static int xdc_peers_put_address(struct sk_buff *skb, int ipv4, int ipv6, const struct in6_addr *address)
-{
-	return ipv6_addr_v4mapped(address) ? nla_put_in_addr(skb, ipv4, address->s6_addr32[3]) :
-	       nla_put_in6_addr(skb, ipv6, address);
-}
-
 static int xdc_peers_fill(struct sk_buff *skb, struct netlink_callback *cb, struct xdc_peer *peer)
 {
 	siphash_key_t key = peer->key;
@@ -498,7 +489,7 @@ static int xdc_peers_fill(struct sk_buff *skb, struct netlink_callback *cb, stru
 	state = atomic64_read(&peer->theirs) ? UNORC_SESSION_UP :
 		READ_ONCE(peer->due_us) ? UNORC_SESSION_ASKED : UNORC_SESSION_DOWN;
 	if (nla_put_u32(skb, UNORC_A_PEER_IFINDEX, peer->tunnel->dev->ifindex) ||
-	    xdc_peers_put_address(skb, UNORC_A_PEER_REMOTE, UNORC_A_PEER_REMOTE6, &peer->remote) ||
+	    xdc_tunnel_fill_address(skb, UNORC_A_PEER_REMOTE, UNORC_A_PEER_REMOTE6, &peer->remote) ||
 	    nla_put_u8(skb, UNORC_A_PEER_SESSION, state) ||
 	    (!siphash_key_is_zero(&key) && nla_put_flag(skb, UNORC_A_PEER_HAS_KEY)))
 		goto full;
@@ -506,8 +497,8 @@ static int xdc_peers_fill(struct sk_buff *skb, struct netlink_callback *cb, stru
 		is_ipv4 = ipv6_addr_v4mapped(&allowed->range.prefix) && allowed->range.bits >= XDC_ALLOWED_IPV4;
 		range = nla_nest_start(skb, UNORC_A_PEER_ALLOWED);
 		if (!range ||
-		    xdc_peers_put_address(skb, UNORC_A_ALLOWED_PREFIX, UNORC_A_ALLOWED_PREFIX6,
-					  &allowed->range.prefix) ||
+		    xdc_tunnel_fill_address(skb, UNORC_A_ALLOWED_PREFIX, UNORC_A_ALLOWED_PREFIX6,
+					    &allowed->range.prefix) ||
 		    nla_put_u8(skb, UNORC_A_ALLOWED_LEN, allowed->range.bits - is_ipv4 * XDC_ALLOWED_IPV4))
 			goto full;
 		nla_nest_end(skb, range);

@@ -55,7 +55,7 @@ static bool xdc_tunnel_is_nested(struct xdc_tunnel *tunnel, const struct net_dev
 		if (time_before(jiffies, READ_ONCE(lower->nested_at) + HZ))
 			nested += READ_ONCE(lower->nested);
 	}
-	/* Other processors read the line that this is in. */
+	/* A write takes the cache line from other processors. */
 	if (nested || READ_ONCE(tunnel->nested)) {
 		WRITE_ONCE(tunnel->nested, min(nested, XDC_TUNNEL_NESTED));
 		WRITE_ONCE(tunnel->nested_at, jiffies);

@@ -167,7 +167,9 @@ int xdc_peers_register(void);
 void xdc_peers_unregister(void);
 
 /* device.c */
-bool xdc_tunnel_is_host(const struct in6_addr *address);
+void xdc_tunnel_parse_address(struct in6_addr *address, const struct nlattr *ipv4,
+			      const struct nlattr *ipv6);
+int xdc_tunnel_fill_address(struct sk_buff *skb, int ipv4, int ipv6, const struct in6_addr *address);
 bool xdc_peer_is_sound(const struct xdc_tunnel_config *config, const struct in6_addr *remote);
 
 #endif /* _XDC_UNORC_TUNNEL_H */
