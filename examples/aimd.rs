@@ -75,7 +75,7 @@ impl Controller for Flow {
         _rtt_us: Option<u32>,
     ) -> Self {
         let mut flow = Flow::default();
-        flow.window.start(cwnd_bytes, true);
+        flow.window.resume(cwnd_bytes, u64::MAX);
         flow
     }
 
@@ -110,10 +110,6 @@ impl Controller for Flow {
             ssthresh_bytes: self.window.ssthresh_bytes(),
             pacing_bytes_per_s: u64::MAX,
         }
-    }
-
-    fn loss_window_scaled(&self, _params: &impl ParamSource, mss_bytes: u32) -> u64 {
-        self.window.bounded(self.window.scaled() / 2, mss_bytes)
     }
 
     fn was_reduced(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::algo::entry::Shown;
 use crate::algo::fixed::{BYTE_ONE, US_PER_S};
 use crate::algo::host::EgressDev;
 use crate::algo::support::{
-    Rng, SEQUENCES, after_an_early_loss, any_calls, for_each_seed, state,
+    Rng, SEQUENCES, after_an_early_loss, any_calls, for_each_seed, on_timeout, state,
     watched_and_unwatched_are_one,
 };
 
@@ -363,7 +363,7 @@ fn loss_halves_the_window_at_any_beta() {
 #[test]
 fn timeout_restarts_slow_start_and_undo_restores_the_window() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
-    sim.flow.on_timeout(&sim.params, sim.now_us, 0, MSS);
+    on_timeout(&mut sim.flow, &sim.params, sim.now_us, 0, MSS);
     assert_eq!(sim.flow.cwnd_bytes(), u64::from(MSS));
     assert_eq!(sim.flow.output(&sim.params, 1).ssthresh_bytes, 500_000);
     sim.flow.undo(1_000_000, 0);
@@ -401,7 +401,7 @@ fn zeroed_flow_does_nothing() {
     let params = paper();
     let mut flow = Flow::default();
     flow.on_loss(&params, 1, MSS);
-    flow.on_timeout(&params, 1, 1, MSS);
+    on_timeout(&mut flow, &params, 1, 1, MSS);
     flow.undo(1_000, 1_000);
     assert_eq!(flow.on_ack(&params, &Ack::default()), None);
     assert_eq!(flow.loss_window_bytes(&params, MSS), 0);
@@ -430,7 +430,7 @@ fn no_input_panics_and_the_window_stays_within_its_bounds() {
             let mss_bytes = rng.any() as u32;
             match rng.within(0, 9) {
                 0 => flow.on_loss(&params, rng.any(), mss_bytes),
-                1 => flow.on_timeout(&params, rng.any(), rng.any(), mss_bytes),
+                1 => on_timeout(&mut flow, &params, rng.any(), rng.any(), mss_bytes),
                 2 => flow.undo(rng.any(), rng.any()),
                 _ => {
                     let output = flow.on_ack(&params, &rng.any_ack()).unwrap();
@@ -640,7 +640,7 @@ fn follows_reference(seed: u64) -> bool {
             }
             2 => {
                 let in_flight_bytes = mss * rng.within(0, 3);
-                flow.on_timeout(&params, now_us, in_flight_bytes, mss_bytes);
+                on_timeout(&mut flow, &params, now_us, in_flight_bytes, mss_bytes);
                 reference.on_timeout(now_us, in_flight_bytes);
             }
             3 => {

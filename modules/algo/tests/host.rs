@@ -3,6 +3,13 @@
 use super::*;
 use crate::algo::support::{Rng, for_each_seed};
 
+impl LineRate {
+    /// Creates a rate from random bytes.
+    pub fn any(rng: &mut Rng) -> Self {
+        LineRate(rng.any() as u32)
+    }
+}
+
 #[test]
 fn device_speed_is_the_rate() {
     let mut rate = LineRate::default();
@@ -90,7 +97,7 @@ fn rate_is_the_devices_or_a_measured_one() {
             } else {
                 let bytes = rng.within(0, u64::from(u32::MAX)) as u32 >> rng.within(0, 31);
                 let interval_us = rng.pick(&[0, 1, 14, 1_792, u32::MAX]);
-                rate.delivered(bytes, interval_us);
+                rate.delivered(bytes.into(), interval_us);
                 if interval_us != 0 {
                     let mbps = u64::from(bytes) * 8 / u64::from(interval_us);
                     measured = measured.max(mbps.min(1_000_000) as u32);

@@ -141,13 +141,25 @@ pub fn for_each_seed(sequence: impl Fn(u64) -> u64 + Sync) -> u64 {
     })
 }
 
+/// Reduces and restarts as TCP does on a timeout.
+pub fn on_timeout(
+    flow: &mut impl Controller,
+    params: &impl ParamSource,
+    now_us: u64,
+    in_flight_bytes: u64,
+    mss_bytes: u32,
+) {
+    flow.on_loss(params, now_us, mss_bytes);
+    flow.restart(in_flight_bytes, mss_bytes);
+}
+
 /// Calls the methods that TCP may call, in any order.
 pub fn any_calls(flow: &mut impl Controller, params: &impl ParamSource, rng: &mut Rng) {
     for _ in 0..10 {
         let (now_us, mss_bytes) = (rng.any(), rng.any() as u32);
         match rng.within(0, 9) {
             0 => flow.on_loss(params, now_us, mss_bytes),
-            1 => flow.on_timeout(params, now_us, rng.any(), mss_bytes),
+            1 => on_timeout(flow, params, now_us, rng.any(), mss_bytes),
             2 => flow.undo(rng.any(), rng.any()),
             3 => flow.on_idle_restart(now_us),
             4 => flow.open(params),
@@ -164,7 +176,7 @@ pub fn any_calls(flow: &mut impl Controller, params: &impl ParamSource, rng: &mu
 impl Flag {
     /// Creates a flag from a random byte.
     pub fn any(rng: &mut Rng) -> Self {
-        Flag::of_byte(rng.any() as u8)
+        Flag(rng.any() as u8)
     }
 }
 

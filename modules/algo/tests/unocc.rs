@@ -3,7 +3,7 @@
 use super::*;
 use crate::algo::fixed::US_PER_S;
 use crate::algo::host::EgressDev;
-use crate::algo::support::{Rng, any_calls, for_each_seed, watched_and_unwatched_are_one};
+use crate::algo::support::{Rng, any_calls, for_each_seed, on_timeout, watched_and_unwatched_are_one};
 
 const MSS: u32 = 4_000;
 /// RTT and BDP of a flow inside a datacenter, and between two.
@@ -280,7 +280,7 @@ fn the_artifact_starts_with_one_bdp_as_soon_as_the_rtt_is_known() {
 fn the_pacing_rate_is_a_window_per_base_rtt() {
     let mut flow = Flow::new(&paper(), 0, 140_000, Some(INTRA_US));
     for slow_start in [true, false] {
-        flow.window.start(140_000, slow_start);
+        flow.window.resume(140_000, if slow_start { u64::MAX } else { 0 });
         let output = flow.output(&paper(), 28);
         assert_eq!(output.pacing_bytes_per_s, 10_000 * US_PER_S);
     }
@@ -382,7 +382,7 @@ fn an_epoch_event_has_the_state_after_the_epoch() {
     // The window was already reduced in this round trip.
     sim.flow.on_loss(&sim.params, sim.now_us, MSS);
     assert_eq!(sim.flow.published().flags, published::REDUCED);
-    sim.flow.round_ends = Moment::at(sim.now_us + 1_000);
+    sim.flow.round_ends_us = sim.now_us + 1_000;
     assert_eq!(sim.epoch(8_000, 8_000).cut, 0);
 }
 
@@ -428,7 +428,7 @@ fn zeroed_flow_does_nothing() {
     let params = paper();
     let mut flow = Flow::default();
     flow.on_loss(&params, 1, MSS);
-    flow.on_timeout(&params, 1, 1, MSS);
+    on_timeout(&mut flow, &params, 1, 1, MSS);
     flow.undo(1_000, 1_000);
     flow.on_idle_restart(1);
     assert_eq!(flow.on_ack(&params, &Ack::default()), None);
@@ -464,7 +464,7 @@ fn any_bytes_and_calls_cause_no_panic() {
             epoch_acked_bytes: rng.any() as u32,
             epoch_marked_bytes: rng.any() as u32,
             ecn_fraction: rng.any() as u32,
-            round_ends: Moment::at(rng.any()),
+            round_ends_us: rng.any(),
             line_rate: LineRate::any(&mut rng),
             base_rtt: BaseRtt::any(&mut rng),
             reduced: Flag::any(&mut rng),

@@ -5,7 +5,7 @@
 
 use super::super::*;
 use super::INTRA_US;
-use crate::algo::support::{Rng, SEQUENCES, for_each_seed};
+use crate::algo::support::{Rng, SEQUENCES, for_each_seed, on_timeout};
 
 struct Reference {
     // Constants of the flow: bytes and microseconds.
@@ -271,7 +271,7 @@ fn follows_reference(seed: u64) -> bool {
             }
             2 => {
                 let in_flight_bytes = mss * rng.within(0, 3);
-                flow.on_timeout(&params, now_us, in_flight_bytes, mss_bytes);
+                on_timeout(&mut flow, &params, now_us, in_flight_bytes, mss_bytes);
                 reference.on_timeout(now_us, in_flight_bytes);
             }
             3 => {

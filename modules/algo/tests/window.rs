@@ -15,7 +15,7 @@ impl Window {
 
 fn window(bytes: u64) -> Window {
     let mut window = Window::default();
-    window.start(bytes, false);
+    window.resume(bytes, bytes);
     window
 }
 
@@ -70,7 +70,7 @@ fn a_reduction_stays_between_the_floor_and_the_window() {
 #[test]
 fn a_decrease_ends_slow_start() {
     let mut w = Window::default();
-    w.start(100_000, true);
+    w.resume(100_000, u64::MAX);
     w.decrease(FRACTION_ONE / 4);
     assert_eq!(w.bytes(), 75_000);
     assert!(!w.in_slow_start());
@@ -100,7 +100,7 @@ fn resume_keeps_slow_start_or_its_end() {
 #[test]
 fn undo_returns_to_slow_start() {
     let mut w = Window::default();
-    w.start(100_000, true);
+    w.resume(100_000, u64::MAX);
     w.lower_to(50_000);
     w.undo(100_000, u64::MAX);
     assert!(w.in_first_slow_start());
@@ -125,7 +125,7 @@ fn an_undo_to_the_same_bytes_keeps_their_fraction() {
 #[test]
 fn clamp_keeps_a_window_at_its_bound() {
     let mut w = Window::default();
-    w.start(10_000, true);
+    w.resume(10_000, u64::MAX);
     w.clamp(5_000, 10_000);
     assert!(w.in_first_slow_start());
 

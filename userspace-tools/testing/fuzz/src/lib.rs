@@ -199,7 +199,8 @@ impl Life {
                     mss_bytes,
                 } => {
                     now_us = now_us.saturating_add(after_us.into());
-                    flow.on_timeout(&params, now_us, in_flight_bytes, mss_bytes.into());
+                    flow.on_loss(&params, now_us, mss_bytes.into());
+                    flow.restart(in_flight_bytes, mss_bytes.into());
                     assert!(flow.cwnd_bytes() <= before_bytes);
                 }
                 Event::Undo { prior_bytes } => {
