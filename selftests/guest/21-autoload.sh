@@ -37,7 +37,7 @@ for cc in unocc gemini toll; do
 done
 unload tcp_unocc tcp_gemini tcp_toll
 
-# The file is open, which keeps no namespace; the namespace ends during a write.
+# An open sysctl file keeps no namespace alive. Here the namespace ends during a write.
 cat >/tmp/modprobe <<END
 #!/bin/sh
 touch /tmp/loading

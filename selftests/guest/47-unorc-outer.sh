@@ -20,7 +20,7 @@ tunnels() { tunnel 1 "$@" && tunnel 2 "$@"; }
 untunnel() { for i in 1 2; do ip -n h$i link del u0; done; }
 pings() { in_ns h1 ping -c 3 -i 0.05 -W 2 "$@"; }
 
-# send NAME ADDRESS: sends /tmp/sent to h2, for 20 s at most.
+# send NAME ADDRESS: sends /tmp/sent from NAME to ADDRESS of h2 within 20 s. Fails unless it arrives whole.
 send() {
 	receive h2 /tmp/received
 	in_ns "$1" timeout 20 nc "$2" 5001 </tmp/sent

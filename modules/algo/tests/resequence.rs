@@ -314,7 +314,7 @@ fn packets_decoded_late_are_delivered() {
     wait(&mut alone, 2_000);
     assert_eq!(up(&mut alone), [0, 1, 2, 4, 5, 6, 7]);
     give(&mut alone, &wire[8]);
-    // The block is passed over, and its packets are freed.
+    // The block was passed over and its packets are freed, so a late parity delivers nothing.
     assert_eq!(up(&mut alone), []);
     let mut alone = super::tests::alone(config(8, 2));
     for packet in wire.iter().take(7).filter(|(header, _)| header.index != 3) {

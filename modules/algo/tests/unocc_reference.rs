@@ -166,7 +166,7 @@ impl Reference {
     fn on_qa(&mut self, ack: &Ack) {
         let skipped = std::mem::take(&mut self.skipping);
         let is_measured = ack.interval_us != 0 && !ack.app_limited;
-        // "skips one RTT without triggering any QAs or MDs"; difference 5.
+        // Section 4.1.3 skips a round trip after Quick Adapt. See difference 5.
         if skipped || !is_measured || ack.in_recovery || self.cwnd < self.ssthresh {
             return;
         }

@@ -31,7 +31,7 @@
 //! 8. The calendar advances with each elephant's packet, and with any packet while one waits; no timer moves
 //!    it. If the clock was set back or the schedule changed, packets whose day changed are dropped.
 //! 9. Before the base time there is no circuit: elephants use the packet network, behind the mice.
-//! 10. Delays by late timers are made up within the day, so that a day is fully used.
+//! 10. If a timer is late, the qdisc sends the delayed packets faster in the rest of the day.
 //! 11. Bursts are split into segments, because a burst may outlast the day.
 //! 12. After a packet for the circuit switch the packet network has its turn: a device requests packets while
 //!     it has room, and if its circuit is slower than `ocs-rate`, mice would wait for the end of the day.

@@ -26,7 +26,7 @@ struct xdc_flow {
 	struct hlist_node node;
 	struct rcu_head rcu;
 	struct xdc_flows *flows;
-	/* Present or last bucket: late work no longer knows a namespace. */
+	/* Present bucket, or the last one: late work may outlive the namespace. */
 	struct xdc_flow_bucket *bucket;
 	struct net *net;
 	struct xdc_flow_key key;

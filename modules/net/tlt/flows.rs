@@ -138,7 +138,7 @@ impl<T: FlowOps> Flows<T> {
         (!flow.is_null()).then(|| unsafe { Held::from_raw(flow) })
     }
 
-    /// Adds a state for `found`, the connection of a received segment. EEXIST: it has one.
+    /// Adds a state for `found`, the connection of a received segment. Returns EEXIST if it has one.
     pub(crate) fn add(
         &self,
         net: &Net,

@@ -340,7 +340,7 @@ impl<'a> Traffic<'a> {
         Ok(true)
     }
 
-    /// Time for the next connection, given the active and starting flows.
+    /// Time of the next connection. It is later while short flows are active or about to start.
     fn next_connect_ns(&self, now: u64) -> u64 {
         let Some(&(first_ns, _)) = self.connects.last() else {
             return u64::MAX;

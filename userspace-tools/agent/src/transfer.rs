@@ -41,7 +41,7 @@ const SYN_BYTES: u64 = 1;
 /// State in TCP_INFO.
 const TCP_ESTABLISHED: u8 = 1;
 
-/// Time after the end for the last ACKs to arrive, beyond two RTTs.
+/// A flow waits this time and two RTTs for the last ACKs.
 const SETTLE_NS: u64 = 1_000_000;
 
 /// Maximum delay of an ACK (TCP_DELACK_MAX).

@@ -199,7 +199,7 @@ pub const COUNTERS: &[Counter] = &[
         "delivered",
         Of::Packets,
         |info| info.delivered.into(),
-        "packets packets acknowledged, retransmitted ones included; of all flows, at their senders",
+        "acknowledged packets of all flows, with retransmitted ones",
     ),
     counter(
         "delivered_ce",
@@ -211,7 +211,7 @@ pub const COUNTERS: &[Counter] = &[
         "dsack_dups",
         Of::Packets,
         |info| info.dsack_dups.into(),
-        "packets packets that arrived twice: retransmitted needlessly",
+        "packets that arrived twice: retransmitted needlessly",
     ),
     counter(
         "reord_seen",

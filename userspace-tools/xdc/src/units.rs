@@ -60,7 +60,7 @@ deserialize_text!(
     u64 as visit_u64
 );
 
-/// A size of a port: in bytes, or in BDPs of its link.
+/// A size of a port: in bytes, or in BDPs of the port's rate and the longest base RTT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
     Bytes(Size),

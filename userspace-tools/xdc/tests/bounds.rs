@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Small scenarios that ask for much: each is planned or refused with little memory and few steps.
-//! Allocations stand for time, which no test asserts on.
+//! The tests count allocations, not time.
 
 #[path = "../../testing/fuzz/src/meter.rs"]
 mod meter;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Counting allocator: measures memory, and work without a clock.
+//! An allocator that counts allocated bytes, and allocations as a measure of work without a clock.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

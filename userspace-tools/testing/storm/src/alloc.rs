@@ -281,7 +281,7 @@ fn port_options(round: u64) -> Options {
         limit_bytes: Some(100_000 + (round % 1_000) as u32),
         rate_bytes_per_s: Some(12_500_000),
         mark: Some(Mark::Either),
-        // A new name each time, so that the pool is created.
+        // No live pool has this name, so the request creates one.
         pool: Some(format!("pool{}", round % 1_000)),
         pool_limit_bytes: Some(1_000_000),
         ..Default::default()

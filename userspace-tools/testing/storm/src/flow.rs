@@ -137,7 +137,7 @@ pub struct Traffic<'a> {
     pub failures: Vec<String>,
 }
 
-/// Event tokens below this are listeners, others flow ends.
+/// Event tokens below this belong to listeners, others to ends of flows.
 const LISTENERS: u64 = 2;
 /// Ports of the IPv4 and IPv6 listeners.
 const PORTS: [u16; 2] = [5000, 6000];

@@ -235,7 +235,7 @@ fn use_sockets(pair: &Pair, cc: &str, seed: u64, stop: &AtomicBool, uses: &Uses)
             }
             Err(e) => expect_absent(&e, uses)?,
         }
-        // A flow over a link without delay takes no virtual time.
+        // A flow over a link without delay takes no virtual time, so pause.
         breathe();
     }
     Ok(())

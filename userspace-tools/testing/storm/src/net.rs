@@ -296,7 +296,7 @@ pub struct Balance {
     pub marked: u64,
 }
 
-/// Attempts to read counters without a change in between.
+/// Most attempts to read counters that do not change meanwhile.
 const READS: u32 = 20;
 
 /// Packets that IP (both families) passed to devices.

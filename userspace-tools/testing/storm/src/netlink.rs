@@ -63,7 +63,7 @@ pub trait Target {
     /// Some options with values in range, though not always consistent.
     fn valid(&self, rng: &mut fastrand::Rng) -> Vec<u8>;
 
-    /// Checks that a dump is within bounds, whatever was requested.
+    /// Checks that dumped options are within their bounds after any request.
     fn check(&self, state: &QdiscState) -> Result<()>;
 }
 

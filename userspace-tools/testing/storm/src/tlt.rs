@@ -774,7 +774,8 @@ fn queued(storm: &Storm, hooks: &[Hook]) -> Result<()> {
             netfilter::rule(host, *hook, 0, steps)?;
         }
         serve_v4(storm, &pair).with_context(|| format!("{hook:?}"))?;
-        // Echoes of the handshakes. At PostRouting, a queued ACK returns too late to be the echo.
+        // The handshakes alone cause this many echoes. At PostRouting, a queued ACK returns too late to
+        // be an echo.
         let handshakes = 12;
         let echoes = tlt(&pair.hosts[0], "RxEcho")?;
         let is_late = matches!(hook, Hook::PostRouting);

@@ -11,8 +11,8 @@ use nix::sys::socket::{
 /// Bytes of the IPv4 header and of the TCP header.
 const HEADER: usize = 20;
 
-/// Runs `packets tcp|udp ADDRESS BYTES COUNT [INTERVAL_US]`, with BYTES after 40 bytes of headers. TCP
-/// packets are segments of one flow.
+/// Runs `packets tcp|udp ADDRESS BYTES COUNT [INTERVAL_US]`. A packet has BYTES + 40 bytes. TCP packets
+/// are segments of one flow.
 pub fn command(words: &[String]) -> ExitCode {
     match run(words) {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::scenario;
 
-/// Template; the first line is its license, which the user's copy does not get.
+/// Template. The user's copy omits its first line, the license.
 const TEMPLATE: &str = include_str!("../scenario/new.toml");
 
 fn text() -> &'static str {

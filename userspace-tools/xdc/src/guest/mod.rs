@@ -247,7 +247,7 @@ impl Guest<'_> {
             .command(self.home, &self.machine, &files, seed(plan), false)?
             .stdout(output()?)
             .stderr(output()?)
-            // Separate process group: UML is many processes, and xdc handles Ctrl-C.
+            // In its own process group, so that Ctrl-C reaches xdc alone, which ends all processes of UML.
             .process_group(0)
             .spawn()
             .map_err(|err| Error::io("starting the guest", &err))?;

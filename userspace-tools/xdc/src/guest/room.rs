@@ -43,7 +43,7 @@ pub fn available_mb(meminfo: &str) -> Option<u64> {
     Some(rest.split_whitespace().next()?.parse::<u64>().ok()? >> 10)
 }
 
-/// Refuses a run that exhausts this host's memory or its socket buffers.
+/// Refuses a run that would exhaust this host's memory or the memory of its TCP.
 pub fn check(run: &RunPlan) -> Result<()> {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     if let Some(available_mb) = available_mb(&meminfo) {

@@ -5,3 +5,4 @@
 pub mod bound;
 pub mod interval;
 pub mod metric;
+mod table;

@@ -60,7 +60,7 @@ struct Hook {
     instructions: u64,
 }
 
-/// A qdisc below each of `queues` transmit queues, used by as many processors at once.
+/// Cost of a qdisc below each of `queues` transmit queues, with a processor for each queue.
 #[derive(Debug, PartialEq, Serialize)]
 struct Queues {
     qdisc: String,

@@ -20,7 +20,8 @@ const SAMPLES: u64 = 500;
 const JAIN_WINDOW: Time = Time(10 * NS_PER_MS);
 
 impl Scenario {
-    /// The key, or else 1 ms or more, in steps of 1, 2 and 5.
+    /// The key `sample`, or a 500th of the duration, rounded down to 1, 2 or 5 times a power of ten, and
+    /// at least 1 ms.
     pub fn sample(&self) -> Time {
         self.sample.unwrap_or_else(|| {
             let longest_ns = self.duration.map_or(0, |duration| duration.0 / SAMPLES);

@@ -262,7 +262,7 @@ pub fn place(
         Count::Auto if is_planned => needed()?.queues,
         Count::Auto => plan.queues,
     };
-    // Other policies have a queue per rack, and the calendar has at most 64 queues.
+    // Policies other than acceltor have a queue per rack, and the calendar has at most 64 queues.
     let k = k.clamp(1, 64);
     let rto_min_us = match spec.rto_min.unwrap_or_default() {
         RtoMin::Kernel => None,

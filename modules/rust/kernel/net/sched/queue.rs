@@ -450,9 +450,9 @@ impl<'a> Queue<'a> {
     pub(super) fn backlog(self) -> Backlog {
         let sch = self.sch.as_ptr();
         Backlog {
-            // SAFETY: By the type invariants; no other code writes to it.
+            // SAFETY: `sch` is valid by the type invariants, and no other code writes this field.
             packets: unsafe { (*sch).q.qlen },
-            // SAFETY: By the type invariants; no other code writes to it.
+            // SAFETY: As above.
             bytes: unsafe { (*sch).qstats.backlog },
         }
     }

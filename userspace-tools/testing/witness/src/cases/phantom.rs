@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // A lost remainder: each of 900 drains would cost up to a byte.
+    // The fault would be a lost remainder, up to a byte in each of 900 drains.
     (
         "the counter does not drift in 900 packets at an odd rate",
         no_drift,

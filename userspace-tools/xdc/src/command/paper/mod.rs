@@ -67,7 +67,7 @@ pub struct Request {
     /// Run nothing, mark stale rows of the page, and fail if any.
     #[arg(long, requires = "page", conflicts_with_all = ["figures", "quick", "check", "there", "seeds", "again", "json"])]
     stale: bool,
-    /// Re-run finished cells with this status: suspect, or all.
+    /// Run finished cells again: suspect ones, or all.
     #[arg(long, value_name = "WHICH", hide_possible_values = true)]
     again: Option<Again>,
     /// Directory of table and page [default: results/papers/PAPER, with --quick PAPER-quick].

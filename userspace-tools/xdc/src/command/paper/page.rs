@@ -123,7 +123,7 @@ fn with_table(section: &str, table: &str) -> String {
 /// A figure's claims: one line per row, and one above for a claim with several.
 fn table(rows: &[&Record]) -> String {
     let mut text = String::from(
-        "| claim | verdict | here (95 %, seeds) | asked | paper |\n|---|---|---|---|---|\n",
+        "| claim | verdict | here (95 %, seeds) | bound | paper |\n|---|---|---|---|---|\n",
     );
     for rows in rows.chunk_by(|a, b| a.claim == b.claim) {
         let mut claim = rows[0].claim.as_str();
@@ -343,7 +343,7 @@ fn names(done: &Done<'_>) -> String {
 fn evidence(rows: &[Judged]) -> String {
     let mut html = String::from(
         "<div class=\"scroll\"><table class=\"text\"><tr><th></th><th>here</th><th>95 %</th><th>seeds</th>\
-         <th>flows a run</th><th>unfinished</th><th>asked</th><th>paper</th><th></th></tr>\n",
+         <th>flows a run</th><th>unfinished</th><th>bound</th><th>paper</th><th></th></tr>\n",
     );
     for row in rows {
         let class = match row.decision {

@@ -284,7 +284,7 @@ pub mod tests {
         let again = Lab::copy(&home, Engine::UML).unwrap();
         assert_eq!(lab.parts(), again.parts());
         let agent = dir.path().join("build/agent");
-        // An equal replacement, as from a make without changes.
+        // Replaces the agent by an equal file, as `make` does without changes.
         fs::remove_file(&agent).unwrap();
         put(&agent, b"agent").unwrap();
         lab.check_unchanged().unwrap();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `[[traffic]]`: random flows, drawn on the host and written into the plan.
 //!
-//! Each block has its own random numbers, independent of other blocks. They are computed in
-//! software, so every machine draws equal flows.
+//! Each block has its own random numbers, independent of other blocks. Their arithmetic gives equal
+//! results on every machine.
 
 mod file;
 mod ideal;
@@ -213,7 +213,7 @@ struct Draft {
     src: String,
     dst: String,
     start_ns: u64,
-    /// Size, if it must be drawn with the draft to keep the order of draws.
+    /// Size, if the draft draws it. Otherwise it is drawn after all drafts.
     bytes: Option<u64>,
     /// Group, if not the block's.
     group: Option<String>,
