@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug x86 | debug
-# covers: modules/net/sched/sch_phantom.rs modules/net/sched/phantom_*.rs modules/rust/kernel/net/sched
+# covers: modules/net/sched/*phantom*.rs modules/rust/kernel/net/sched
 # covers: modules/rust/helpers/net/sched.c modules/rust/kernel/net/netlink.rs modules/algo/phantom.rs
 # covers: userspace-tools/xdc/src/live/qdisc.rs
 # sch_phantom: options, refusals with their reasons, change and delete under

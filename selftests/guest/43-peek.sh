@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | debug
-# covers: modules/net/sched/sch_phantom.rs modules/rust/kernel/net/sched
+# covers: modules/net/sched/*phantom*.rs modules/rust/kernel/net/sched
 # A parent peeks at phantom's last packet, which RED chose to drop. If phantom then returned none,
 # drr, ets and hfsc would forget their other classes, and qfq would follow a null pointer.
 . /selftests/lib.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | x86 debug
-# covers: modules/net/sched/sch_acceltor.rs modules/net/sched/acceltor_options.rs modules/algo/acceltor.rs
+# covers: modules/net/sched/*acceltor*.rs modules/algo/acceltor.rs
 # covers: userspace-tools/testing/storm/src/acceltor.rs
 # The qdisc acceltor under attack, on two processors if available. See docs/testing.md. The attack disables
 # automatic module loading.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# covers: modules/net/sched/sch_acceltor.rs modules/net/sched/acceltor_options.rs modules/algo/acceltor.rs
+# covers: modules/net/sched/*acceltor*.rs modules/algo/acceltor.rs
 # covers: modules/include/uapi/linux/pkt_acceltor.h modules/Documentation/netlink/specs/acceltor.yaml
 # covers: userspace-tools/tc-plugin
 # sch_acceltor on a bond of two uplinks: options, refusals with their reasons, changes under traffic, and

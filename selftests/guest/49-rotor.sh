@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# covers: modules/net/sched/sch_acceltor.rs modules/algo/acceltor.rs modules/algo/acceltor_plan.rs
+# covers: modules/net/sched/*acceltor*.rs modules/algo/acceltor.rs modules/algo/acceltor_plan.rs
 # Eight racks with AccelToR, a packet network and an optical circuit switch, which witnesses lost packets and
 # the use of a circuit's days. The paper's network, 100 times slower, with a quarter of its rates and flows.
 # In virtual time: otherwise a slow host's timers are measured. docs/acceltor.md

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | x86 debug
-# covers: modules/net/sched/sch_phantom.rs modules/rust/kernel/net/sched modules/rust/helpers/net/sched.c
+# covers: modules/net/sched/*phantom*.rs modules/rust/kernel/net/sched modules/rust/helpers/net/sched.c
 # covers: modules/algo/phantom.rs
 # sch_phantom as seen by the IP stack's counters: no CE without ECT, no packet lost from the counts, no
 # reordering.

@@ -3,7 +3,9 @@
 use super::*;
 use crate::algo::fixed::US_PER_S;
 use crate::algo::host::EgressDev;
-use crate::algo::support::{Rng, any_calls, for_each_seed, on_timeout, watched_and_unwatched_are_one};
+use crate::algo::support::{
+    Rng, any_calls, for_each_seed, on_timeout, watched_and_unwatched_are_one,
+};
 
 const MSS: u32 = 4_000;
 /// RTT and BDP of a flow inside a datacenter, and between two.
@@ -280,7 +282,8 @@ fn the_artifact_starts_with_one_bdp_as_soon_as_the_rtt_is_known() {
 fn the_pacing_rate_is_a_window_per_base_rtt() {
     let mut flow = Flow::new(&paper(), 0, 140_000, Some(INTRA_US));
     for slow_start in [true, false] {
-        flow.window.resume(140_000, if slow_start { u64::MAX } else { 0 });
+        flow.window
+            .resume(140_000, if slow_start { u64::MAX } else { 0 });
         let output = flow.output(&paper(), 28);
         assert_eq!(output.pacing_bytes_per_s, 10_000 * US_PER_S);
     }
