@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | debug
-# covers: modules/net/tlt/tlt.rs modules/algo/tlt.rs modules/net/tlt/netfilter.rs modules/net/tlt/netfilter.c
+# covers: modules/net/tlt/tlt*.rs modules/algo/tlt*.rs modules/net/tlt/netfilter.rs modules/net/tlt/netfilter.c
 # covers: modules/net/tlt/conn.rs modules/net/tlt/conn.c modules/net/tlt/flows.rs
 # covers: modules/net/tlt/flows.c modules/algo/color.rs
 # TLT: packets on the wire, participation, losses without timeouts, and removal under live flows.

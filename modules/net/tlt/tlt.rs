@@ -37,27 +37,24 @@ mod algo;
 mod kernel_api;
 #[path = "../ipv4/live.rs"]
 mod live;
+#[path = "tlt_receive.rs"]
+mod tlt_receive;
+#[path = "tlt_trace.rs"]
+mod tlt_trace;
 
-use algo::tlt::{
-    self, Action, Incoming, Kind, Mark, Order, Outgoing, Path, Phase, Rows, Seen, Socket,
-};
+use algo::tlt::{self, Action, Kind, Mark, Order, Outgoing, Path, Rows, Socket};
 use kernel::prelude::*;
 use kernel_api::{
-    bindings::{
-        xdc_tlt_clock, xdc_tlt_echo, xdc_tlt_phase, xdc_tlt_send, xdc_tlt_state, XDC_TLT_AWAITED,
-        XDC_TLT_BAD, XDC_TLT_CLOCK, XDC_TLT_DATA, XDC_TLT_FIRST, XDC_TLT_LATE, XDC_TLT_NONE,
-        XDC_TLT_PENDING,
-    },
-    conn::{Conn, Found, Locked},
+    conn::{Conn, Locked},
     counters,
     deferred::Deferred,
     flows::{Errand, Flow, FlowOps, Flows, Held},
     netfilter::{Hooks, Packet, Registration, Segment, Verdict},
-    qdisc::now_ns,
     seq::Line,
     sysctl::{self, Net, Param, MAX_PARAMS},
-    trace::{tracepoint, Tracepoint},
 };
+use tlt_trace::{trace_clock, trace_send, trace_state};
+
 module! {
     type: Module,
     name: "tlt",
@@ -559,274 +556,6 @@ impl Tlt {
             false => self.count(net, Count::NoMem),
         }
         packet.accept()
-    }
-
-    /// Handles a received packet. Returns whether TCP is to see it.
-    fn receive(&self, net: &Net, packet: &Packet<'_>) -> bool {
-        let Some(segment) = packet.segment() else {
-            return true;
-        };
-        let params = self.params(net);
-        let mark = Mark::of(segment.dscp(), &params);
-        // A SYN with RST is neither offer nor answer.
-        if segment.is_rst() {
-            return true;
-        }
-        if segment.is_syn() {
-            self.receive_syn(net, packet, &segment, mark);
-            return true;
-        }
-        // Declared before the flow's lock: it may hold the socket's last reference.
-        let found;
-        let Some(mut flow) = self.flows.find(net, &segment) else {
-            if mark.is_some() || params.negotiate() == 0 {
-                self.receive_first(net, packet, &segment, mark);
-            }
-            return true;
-        };
-        if let Some(mark) = mark {
-            self.shared().count_rx(net, mark, segment.segs());
-        }
-        if !flow.is_listening(mark) {
-            return true;
-        }
-        found = Found::new(net, &segment);
-        let Some(found) = &found else {
-            return true;
-        };
-        let Some(conn) = found.conn() else {
-            // TIME_WAIT would answer the byte, and the closed sender would reply with a RST, which ends
-            // TIME_WAIT (RFC 1337).
-            if mark == Some(Mark::ClockData)
-                && segment.len() == 1
-                && !segment.is_fin()
-                && found.is_time_wait()
-            {
-                return false;
-            }
-            receive_data(&mut flow, &segment, mark);
-            return true;
-        };
-        let is_meant = conn.is_near(&segment) && conn.is_in_window(&segment);
-        if !packet.is_intact(&segment) || !is_meant {
-            self.count(net, Count::BadMark);
-            return true;
-        }
-        if segment.len() != 0 {
-            receive_data(&mut flow, &segment, mark);
-        }
-        // Data packets acknowledge but never echo.
-        let echo = mark.filter(|_| segment.len() == 0);
-        let incoming = Incoming {
-            ack: segment.ack(),
-            una: conn.snd_una(),
-            nxt: conn.snd_nxt(),
-            max_window: conn.max_window(),
-            reports: flow
-                .awaited()
-                .is_some_and(|end| packet.reports(&segment, end)),
-        };
-        let from = flow.phase();
-        let sent_ago_us = TltEcho::is_on().then(|| flow.age_us(now_ns() / 1_000));
-        let seen = flow.on_ack_in(echo, &incoming);
-        if seen == Seen::Poll {
-            flow.poll_later();
-        }
-        let to = flow.phase();
-        drop(flow);
-        trace_echo(&conn, echo, seen, segment.ack(), sent_ago_us.flatten());
-        trace_state(&conn, Some(from), Some(to));
-        match seen {
-            Seen::Bad => self.count(net, Count::BadMark),
-            Seen::Late => self.count(net, Count::LateEcho),
-            Seen::Poll | Seen::Nothing => {}
-        }
-        true
-    }
-
-    /// Handles an answer to our offer, or an offer, which ends the state of an earlier connection.
-    fn receive_syn(&self, net: &Net, packet: &Packet<'_>, segment: &Segment, mark: Option<Mark>) {
-        let params = self.params(net);
-        if !segment.is_ack() {
-            // Declared before the flow's lock: it may hold the socket's last reference.
-            let found;
-            if let Some(flow) = self.flows.find(net, segment) {
-                // In TIME_WAIT, another connection may reuse the addresses.
-                found = Found::new(net, segment);
-                if found.as_ref().and_then(Found::conn).is_none() {
-                    flow.remove();
-                }
-            }
-            return;
-        }
-        let Some(found) = Found::new(net, segment) else {
-            return;
-        };
-        let Some(conn) = found.conn() else {
-            return;
-        };
-        if conn.is_open() || (params.fwmark() != 0 && conn.mark() != params.fwmark()) {
-            return;
-        }
-        // Ignore an answer that TCP will not accept. It may come before connect() has moved snd_nxt.
-        let is_answer = tlt::is_after(segment.ack(), conn.snd_una())
-            && !tlt::is_after(segment.ack(), conn.write_seq());
-        if !is_answer || !conn.is_near(segment) || !packet.is_intact(segment) {
-            return self.count(net, Count::BadMark);
-        }
-        if conn.is_excluded() {
-            return self.count(net, Count::Excluded);
-        }
-        if params.negotiate() != 0 && mark != Some(Mark::Echo) {
-            return self.count(net, Count::PeerPlain);
-        }
-        if self.take_part(net, segment, &found, false).is_some() {
-            trace_state(&conn, None, Some(Phase::First));
-        }
-    }
-
-    /// Handles the end of a handshake in which this host agreed to TLT.
-    fn receive_first(&self, net: &Net, packet: &Packet<'_>, segment: &Segment, mark: Option<Mark>) {
-        let params = self.params(net);
-        let Some(found) = Found::new(net, segment) else {
-            return;
-        };
-        let Some(request) = found.request(segment) else {
-            return;
-        };
-        let agrees = params.negotiate() == 0 || u32::from(request.dscp()) == params.dscp_data();
-        let is_ours = params.fwmark() == 0 || request.mark() == params.fwmark();
-        if agrees && is_ours && !request.is_excluded() && packet.is_intact(segment) {
-            // The SYN-ACK has promised TLT, unless every connection takes part.
-            if let Some(mut flow) = self.take_part(net, segment, &found, params.negotiate() != 0) {
-                receive_data(&mut flow, segment, mark);
-            }
-        }
-    }
-
-    /// Creates the flow if the connection takes part. A promise to a peer is kept even beyond `max_flows`.
-    fn take_part(
-        &self,
-        net: &Net,
-        segment: &Segment,
-        found: &Found,
-        is_promised: bool,
-    ) -> Option<Held<'_, tlt::Flow>> {
-        let flows = &self.shared().counters;
-        let max_flows = i64::from(self.params(net).max_flows());
-        if i64::from(flows.add_to_gauge(net, 1)) > max_flows && !is_promised {
-            flows.add_to_gauge(net, -1);
-            self.count(net, Count::TooMany);
-            return None;
-        }
-        let added = self.flows.add(net, segment, found, tlt::Flow::default());
-        if let Err(error) = &added {
-            flows.add_to_gauge(net, -1);
-            if *error == ENOMEM {
-                self.count(net, Count::NoMem);
-            }
-        }
-        added.ok()
-    }
-}
-
-/// Handles received data of a flow.
-fn receive_data(flow: &mut Held<'_, tlt::Flow>, segment: &Segment, mark: Option<Mark>) {
-    let end_seq = segment.seq().wrapping_add(segment.len());
-    if segment.len() != 0
-        && mark.is_some_and(|mark| flow.on_data_in(mark, segment.seq(), end_seq) == Seen::Poll)
-    {
-        flow.poll_later();
-    }
-}
-
-tracepoint! {
-    /// `xdc:tlt_send`.
-    TltSend, tlt_send, xdc_tlt_send, conn
-}
-tracepoint! {
-    /// `xdc:tlt_echo`.
-    TltEcho, tlt_echo, xdc_tlt_echo, conn
-}
-tracepoint! {
-    /// `xdc:tlt_clock`.
-    TltClock, tlt_clock, xdc_tlt_clock, conn
-}
-tracepoint! {
-    /// `xdc:tlt_state`.
-    TltState, tlt_state, xdc_tlt_state, conn
-}
-
-/// Traces departing data.
-#[inline(always)]
-fn trace_send(conn: &Conn<'_>, packet: &Outgoing, segs: u32, mark: Mark) {
-    if TltSend::is_on() {
-        let info = xdc_tlt_send {
-            end_seq: packet.end_seq,
-            segs,
-            important: mark != Mark::Unimportant,
-            again: packet.is_again,
-        };
-        TltSend::emit(conn, &info);
-    }
-}
-
-/// Traces an ACK; `sent_ago_us` = age of the important packet.
-#[inline(always)]
-fn trace_echo(conn: &Conn<'_>, mark: Option<Mark>, seen: Seen, ack: u32, sent_ago_us: Option<u64>) {
-    if TltEcho::is_on() {
-        let seen = match (mark, seen) {
-            (Some(Mark::Echo | Mark::ClockEcho), Seen::Poll) => XDC_TLT_AWAITED,
-            (_, Seen::Late) => XDC_TLT_LATE,
-            (_, Seen::Bad) => XDC_TLT_BAD,
-            _ => return,
-        };
-        let info = xdc_tlt_echo {
-            ack,
-            echo_us: match seen {
-                XDC_TLT_AWAITED => {
-                    sent_ago_us.map_or(0, |us| u32::try_from(us).unwrap_or(u32::MAX))
-                }
-                _ => 0,
-            },
-            clock: mark == Some(Mark::ClockEcho),
-            seen,
-        };
-        TltEcho::emit(conn, &info);
-    }
-}
-
-/// Traces a packet sent beyond TCP's window.
-#[inline(always)]
-fn trace_clock(conn: &Conn<'_>, segment: bool) {
-    if TltClock::is_on() {
-        let info = xdc_tlt_clock {
-            una: conn.snd_una(),
-            segment,
-        };
-        TltClock::emit(conn, &info);
-    }
-}
-
-/// Traces a change of phase; `None` = the connection does not take part.
-#[inline(always)]
-fn trace_state(conn: &Conn<'_>, from: Option<Phase>, to: Option<Phase>) {
-    if TltState::is_on() && from != to {
-        let info = xdc_tlt_state {
-            from: phase_number(from),
-            to: phase_number(to),
-        };
-        TltState::emit(conn, &info);
-    }
-}
-
-fn phase_number(phase: Option<Phase>) -> xdc_tlt_phase {
-    match phase {
-        None => XDC_TLT_NONE,
-        Some(Phase::First) => XDC_TLT_FIRST,
-        Some(Phase::Data) => XDC_TLT_DATA,
-        Some(Phase::Clock) => XDC_TLT_CLOCK,
-        Some(Phase::Pending) => XDC_TLT_PENDING,
     }
 }
 
