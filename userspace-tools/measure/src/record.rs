@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The messages of one guest in one run, and queries on them.
 
+mod unbalanced;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,7 @@ use xdc_tcpinfo::{COUNTERS, Of};
 
 use crate::explain;
 use crate::size::SizeClasses;
+use unbalanced::unbalanced;
 
 /// One run, as the guest reported it.
 #[derive(Debug)]
@@ -577,25 +580,6 @@ impl Record {
             .chain(waiting)
             .chain(told)
             .collect()
-    }
-}
-
-fn unbalanced(of: &Unbalanced) -> String {
-    let place = match of.port.as_str() {
-        "" => of.node.clone(),
-        port => format!("{}, port to {port}", of.node),
-    };
-    let [from, to] = &of.between;
-    match of.packets {
-        missing @ 0.. => {
-            format!(
-                "{place}: {missing} packets were lost between {from} and {to} without a drop counter"
-            )
-        }
-        more => format!(
-            "{place}: {to} counts {} packets more than {from}",
-            more.unsigned_abs()
-        ),
     }
 }
 

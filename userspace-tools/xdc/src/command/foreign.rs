@@ -6,8 +6,9 @@
 //! CASE` for each case and variant, that is, congestion control or queue discipline. Its header
 //! lines configure the run: [`Suite::parse`].
 
+mod page;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,7 @@ use crate::progress::Progress;
 use crate::result::provenance::Provenance;
 use crate::scenario::engine::Kind;
 use crate::text::{printable, printable_lines};
+use page::{sections, told};
 
 const MACHINE: Machine = Machine {
     cpus: 2,
@@ -472,53 +474,6 @@ fn run(home: &Home, suite: &Suite, root: &Path, request: &Request) -> Result<Rep
     Ok(report)
 }
 
-/// Summary printed at the end.
-fn told(reports: &[Report]) -> String {
-    let mut text = String::new();
-    for report in reports {
-        let mut list = |verdict, what: &str| {
-            for (name, case) in report.with(verdict) {
-                let _ = writeln!(text, "# {}: {what}: {name}", report.suite);
-                for (variant, notes) in &case.notes {
-                    for note in notes {
-                        let _ = writeln!(text, "#     {variant}: {note}");
-                    }
-                }
-            }
-        };
-        list(Verdict::Both, "fails with both");
-        list(Verdict::KernelsOwn, "fails with the kernel's modules only");
-        list(Verdict::Ours, "FAILS WITH OURS");
-        if let Some(why) = &report.died {
-            let _ = writeln!(text, "# {}: DIED: {why}", report.suite);
-        }
-        let _ = writeln!(
-            text,
-            "# {}: {} cases in {} s; passed/failed/skipped: {}",
-            report.suite,
-            report.cases.len(),
-            report.seconds,
-            report.counts()
-        );
-    }
-    let count = |verdict| -> usize {
-        let reports = reports.iter();
-        reports.map(|report| report.with(verdict).count()).sum()
-    };
-    // A suite that died, or in which nothing passed, counts as one failure.
-    let whole = reports
-        .iter()
-        .filter(|report| !report.holds() && report.with(Verdict::Ours).next().is_none())
-        .count();
-    let _ = writeln!(
-        text,
-        "# xdc foreign: {} passed, {} failed",
-        count(Verdict::Fine),
-        count(Verdict::Ours) + whole
-    );
-    text
-}
-
 /// Reports of this run and of earlier runs.
 fn stored(folder: &Path) -> Result<Vec<Report>> {
     let failed = |path: &Path, err: &std::io::Error| Error::io(path.display(), err);
@@ -536,206 +491,5 @@ fn stored(folder: &Path) -> Result<Vec<Report>> {
     paths.iter().map(read).collect()
 }
 
-/// The generated part of the page: new reports; other suites keep their section.
-fn sections(names: &[String], reports: &[Report], page: &str) -> String {
-    let new = names.iter().map(|name| {
-        let report = reports.iter().find(|report| report.suite == *name);
-        (format!("{MARK} {name}"), report.map(section))
-    });
-    marked::sections(new, page)
-}
-
-/// Shortens the hash in a commit to 12 digits and keeps a suffix such as `-dirty`.
-fn shortened(commit: &str) -> String {
-    match (commit.get(..12), commit.get(40..)) {
-        (Some(hash), Some(rest)) => format!("{hash}{rest}"),
-        _ => commit.to_owned(),
-    }
-}
-
-/// Section of a suite on the page.
-fn section(report: &Report) -> String {
-    let form = if report.long { "" } else { ", fast form" };
-    let mut page = format!("### {}{form}\n\n", report.suite);
-    let _ = writeln!(
-        page,
-        "{} cases on kernel {}, {} s of real time; {}, xdc of commit {}.\n",
-        report.cases.len(),
-        report.kernel,
-        report.seconds,
-        report.date.split('T').next().unwrap_or_default(),
-        shortened(report.commit.as_deref().unwrap_or("unknown")),
-    );
-    if let Some(why) = &report.died {
-        let _ = writeln!(page, "The suite ended early: {why}.\n");
-    }
-    page.push_str("| variant | passed | failed | skipped |\n|---|---:|---:|---:|\n");
-    for variant in report.variants() {
-        let count = |outcome| report.count(variant, outcome);
-        let _ = writeln!(
-            page,
-            "| {variant} | {} | {} | {} |",
-            count(Outcome::Passed),
-            count(Outcome::Failed),
-            count(Outcome::Skipped),
-        );
-    }
-    page.push('\n');
-    for (verdict, title) in [
-        (
-            Verdict::Ours,
-            "Fails with ours, passes with the kernel's modules:",
-        ),
-        (Verdict::Both, "Fails with both:"),
-        (Verdict::KernelsOwn, "Fails with the kernel's modules only:"),
-    ] {
-        let mut cases = report.with(verdict).peekable();
-        if cases.peek().is_none() {
-            continue;
-        }
-        let _ = writeln!(page, "{title}\n");
-        for (name, case) in cases {
-            let outcome = |variant| {
-                let outcome = case.outcomes.get(variant)?;
-                Some(format!("{variant} {}", outcome.name()))
-            };
-            let outcomes: Vec<_> = report.variants().filter_map(outcome).collect();
-            let _ = writeln!(page, "- {name}: {}", outcomes.join(", "));
-        }
-        page.push('\n');
-    }
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, case) in report.with(Verdict::Skipped) {
-        let why = case.notes.values().flatten().next();
-        *reasons.entry(why.map_or("", String::as_str)).or_default() += 1;
-    }
-    if !reasons.is_empty() {
-        let _ = writeln!(page, "Skipped with all variants:\n");
-        for (why, count) in reasons {
-            let _ = writeln!(page, "- {count}: {why}");
-        }
-        page.push('\n');
-    }
-    page
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HEAD: &str = "#!/bin/bash\n# suite: programs of net\n# kernels: uml x86\n\
-                        # variants: cubic dctcp | unocc\n# form: long\n";
-
-    fn report(lines: &[&str]) -> Report {
-        let suite = Suite::parse("net.sh", HEAD).unwrap();
-        let mut report = Report::new(&suite, Flavour::Uml, false, Provenance::default());
-        lines.iter().for_each(|line| report.hear(line));
-        report
-    }
-
-    #[test]
-    fn a_suite_is_parsed_from_its_header() {
-        let suite = Suite::parse("net.sh", HEAD).unwrap();
-        assert_eq!((suite.name.as_str(), suite.long), ("net", true));
-        assert_eq!(suite.kernels, [Flavour::Uml, Flavour::X86]);
-        assert_eq!(suite.kernels_own, ["cubic", "dctcp"]);
-        assert_eq!(suite.ours, ["unocc"]);
-        assert!(suite.kernel(Some(Flavour::Debug)).is_err());
-        assert!(!suite.waits);
-        let text = format!("{HEAD}# time: waiting\n");
-        assert!(Suite::parse("net.sh", &text).is_some_and(|suite| suite.waits));
-        assert_eq!(Suite::parse("lib.sh", "# SPDX\n"), None);
-    }
-
-    #[test]
-    fn our_failure_counts_if_one_kernel_variant_passes() {
-        let verdict = |lines: &[&str]| {
-            let report = report(lines);
-            (report.verdict(&report.cases["a b"]), report.holds())
-        };
-        let cubic = "  ok 1 cubic a b";
-        assert_eq!(verdict(&[cubic, "  ok 2 unocc a b"]), (Verdict::Fine, true));
-        assert_eq!(
-            verdict(&[cubic, "  not ok 2 unocc a b"]),
-            (Verdict::Ours, false)
-        );
-        let no_cubic = "  not ok 1 cubic a b";
-        assert_eq!(
-            verdict(&[no_cubic, "  not ok 2 unocc a b", "  ok 3 unocc c"]),
-            (Verdict::Both, true)
-        );
-        let no_dctcp = "  not ok 2 dctcp a b";
-        assert_eq!(
-            verdict(&[cubic, no_dctcp, "  not ok 3 unocc a b"]),
-            (Verdict::Ours, false)
-        );
-        assert_eq!(
-            verdict(&[no_cubic, "  ok 2 unocc a b"]),
-            (Verdict::KernelsOwn, true)
-        );
-        // A case that only ours have has no reference.
-        assert_eq!(verdict(&["  not ok 1 unocc a b"]), (Verdict::Ours, false));
-    }
-
-    #[test]
-    fn a_suite_without_a_pass_does_not_hold() {
-        assert!(!report(&[]).holds());
-        assert!(!report(&["  ok 1 unocc a # SKIP no tls"]).holds());
-        assert!(!report(&["  not ok 1 cubic a", "  not ok 2 unocc a"]).holds());
-    }
-
-    #[test]
-    fn a_suite_that_died_does_not_hold() {
-        let mut report = report(&["  ok 1 cubic a", "  ok 2 unocc a"]);
-        assert!(report.holds());
-        report.hear("not ok 1 foreign/net.sh # TIMEOUT 900 s");
-        assert!(!report.holds());
-        let told = told(&[report]);
-        assert!(told.contains("DIED: TIMEOUT 900 s"));
-        assert!(
-            told.ends_with("# xdc foreign: 1 passed, 1 failed\n"),
-            "{told}"
-        );
-    }
-
-    #[test]
-    fn notes_of_failed_and_skipped_cases_are_kept() {
-        let report = report(&[
-            "  ok 1 cubic a",
-            "  # not about a failure",
-            "  not ok 2 unocc a",
-            "  # want 1, got 2",
-            "  ok 3 unocc b # SKIP no device",
-        ]);
-        assert_eq!(report.cases["a"].notes["unocc"], ["want 1, got 2"]);
-        assert_eq!(report.cases["b"].notes["unocc"], ["no device"]);
-        let page = section(&report);
-        assert!(page.contains("\n- a: cubic passed, unocc failed\n"));
-        assert!(page.contains("\n- 1: no device\n"));
-    }
-
-    #[test]
-    fn the_page_keeps_sections_of_suites_not_run() {
-        let names = ["extensions", "net", "tdc"].map(str::to_owned);
-        let mut report = report(&["  ok 1 cubic a", "  ok 2 unocc a"]);
-        report.date = "2026-11-24T03:00:00Z".to_owned();
-        report.commit = Some(format!("{:a<40}-dirty", "0123"));
-        let page = "<!-- foreign tdc: begin -->\nold\n<!-- foreign tdc: end -->\n\
-                    <!-- foreign net: begin -->\nold\n<!-- foreign net: end -->\n";
-        let part = sections(&names, &[report], page);
-        let of = |name| marked::split(&part, name).map(|(_, section, _)| section);
-        assert_eq!(of("foreign tdc"), Some("old\n"));
-        assert_eq!(of("foreign extensions"), None);
-        let net = of("foreign net").unwrap();
-        assert!(
-            net.starts_with("### net, fast form\n\n1 cases on kernel uml, "),
-            "{net}"
-        );
-        assert!(
-            net.contains("; 2026-11-24, xdc of commit 0123aaaaaaaa-dirty.\n"),
-            "{net}"
-        );
-        assert!(net.contains("\n| unocc | 1 | 0 | 0 |\n"), "{net}");
-        assert!(!net.contains("old"));
-    }
-}
+mod tests;

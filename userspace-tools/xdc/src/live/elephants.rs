@@ -5,9 +5,11 @@
 #[path = "../../../ebpf/src/elephant_key.rs"]
 mod key;
 
+mod line;
+
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +19,6 @@ use std::time::{Duration, Instant};
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as EbpfMap, Map, MapData, MapError};
 use aya::programs::SchedClassifier;
-use serde_json::{Value, json};
 use xdc_netlink::Connection;
 use xdc_netlink::acceltor::{self, Detect, Options, Prefix};
 use xdc_netlink::filter::Place;
@@ -28,7 +29,8 @@ use crate::interrupt;
 use crate::live::ebpf;
 use crate::live::qdisc::{index_of, refused};
 use crate::units::{Size, Time};
-use key::{BEAT, DESTINATION, Key, MAX_ELEPHANTS, MAX_FLOWS, PORTS, SOURCE, VERSION};
+use key::{BEAT, Key, MAX_ELEPHANTS, MAX_FLOWS};
+use line::{ends, line};
 
 const OBJECT: &str = "xdc-elephants.o";
 const NEEDS: &str = "as root, on a kernel with CONFIG_NET_CLS_BPF";
@@ -566,200 +568,5 @@ fn forgotten(flow: &Flow) -> Change {
     }
 }
 
-/// Output line for a change; None for a flow that was never an elephant.
-fn line(is_json: bool, since: Duration, flow: &Key, change: Change) -> Option<String> {
-    let (word, bytes) = match change {
-        Change::Elephant(bytes) => ("elephant", Some(bytes)),
-        Change::Mouse => ("mouse", None),
-        Change::Idle => ("idle", None),
-        Change::Forgotten => return None,
-    };
-    let [source, destination] = ends(flow);
-    if is_json {
-        let mut line = json!({
-            "event": word,
-            "since_start_s": since.as_secs_f64(),
-            "source": source.to_string(),
-            "destination": destination.to_string(),
-        });
-        if let (Some(bytes), Value::Object(fields)) = (bytes, &mut line) {
-            fields.insert("bytes".to_owned(), bytes.into());
-        }
-        return Some(line.to_string());
-    }
-    let sent = bytes.map_or_else(String::new, |bytes| format!(", {bytes} bytes"));
-    Some(format!(
-        "{:9.3} s  {source} > {destination}  {word}{sent}",
-        since.as_secs_f64()
-    ))
-}
-
-/// Source and destination of a flow.
-fn ends(flow: &Key) -> [SocketAddr; 2] {
-    [(SOURCE, PORTS), (DESTINATION, PORTS + 2)].map(|(address, port)| {
-        let bytes: [u8; 16] = std::array::from_fn(|i| flow[address + i]);
-        let [a, b, c, d, ..] = bytes;
-        let address = match flow[VERSION] {
-            4 => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
-            _ => IpAddr::V6(Ipv6Addr::from(bytes)),
-        };
-        SocketAddr::new(address, u16::from_be_bytes([flow[port], flow[port + 1]]))
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn flow(number: u8) -> Key {
-        let mut key = [0; 40];
-        key[SOURCE..SOURCE + 4].copy_from_slice(&[10, 0, 0, 1]);
-        key[DESTINATION..DESTINATION + 4].copy_from_slice(&[10, 9, 1, number]);
-        key[PORTS..PORTS + 4].copy_from_slice(&[0x13, 0x88, 0, 80]);
-        key[VERSION] = 4;
-        key
-    }
-
-    fn table(top: usize) -> Table {
-        Table::new(Policy {
-            bytes: 100,
-            top,
-            idle: Duration::from_millis(30),
-        })
-    }
-
-    fn look(table: &mut Table, now: Instant, counts: &[(u8, u64)]) -> Vec<(Key, Change)> {
-        let counts = counts.iter().map(|(n, bytes)| (flow(*n), *bytes));
-        let mut changes = table.look(now, counts.collect());
-        changes.sort_by_key(|(key, _)| *key);
-        changes
-    }
-
-    #[test]
-    fn the_largest_flows_are_elephants() {
-        let (mut table, now) = (table(2), Instant::now());
-        assert_eq!(
-            look(&mut table, now, &[(1, 99), (2, 100), (3, 50)]),
-            [(flow(2), Change::Elephant(100))]
-        );
-        let grown = [(1, 300), (2, 110), (3, 200)];
-        assert_eq!(
-            look(&mut table, now, &grown),
-            [
-                (flow(1), Change::Elephant(300)),
-                (flow(2), Change::Mouse),
-                (flow(3), Change::Elephant(200)),
-            ]
-        );
-        assert_eq!(look(&mut table, now, &grown), []);
-    }
-
-    #[test]
-    fn idle_flows_are_forgotten() {
-        let (mut table, now) = (table(2), Instant::now());
-        let at = |ms| now + Duration::from_millis(ms);
-        look(&mut table, at(0), &[(1, 200), (2, 10)]);
-        assert_eq!(look(&mut table, at(29), &[(1, 200), (2, 11)]), []);
-        assert_eq!(
-            look(&mut table, at(30), &[(1, 200), (2, 11)]),
-            [(flow(1), Change::Idle)]
-        );
-        assert_eq!(
-            look(&mut table, at(59), &[(2, 11)]),
-            [(flow(2), Change::Forgotten)]
-        );
-        // A forgotten flow is counted from zero.
-        assert_eq!(look(&mut table, at(60), &[(1, 99)]), []);
-    }
-
-    #[test]
-    fn flows_that_the_kernel_dropped_are_forgotten() {
-        let (mut table, now) = (table(2), Instant::now());
-        look(&mut table, now, &[(1, 200)]);
-        assert_eq!(look(&mut table, now, &[]), [(flow(1), Change::Idle)]);
-        assert!(table.flows.is_empty());
-    }
-
-    #[test]
-    fn a_reset_count_adds_to_the_earlier_bytes() {
-        let (mut table, now) = (table(1), Instant::now());
-        look(&mut table, now, &[(1, 200)]);
-        assert_eq!(look(&mut table, now, &[(1, 5)]), []);
-        assert_eq!(table.flows[&flow(1)].bytes, 205.0);
-    }
-
-    #[test]
-    fn old_bytes_count_less() {
-        let (mut table, now) = (table(1), Instant::now());
-        // A byte each 20 ms never makes 100.
-        for n in 1..1_000_u64 {
-            let now = now + Duration::from_millis(20 * n);
-            assert_eq!(look(&mut table, now, &[(1, n)]), []);
-        }
-        let now = now + Duration::from_secs(20);
-        let mut at = 0;
-        let mut told = Vec::new();
-        look(&mut table, now, &[(2, 10_000)]);
-        for n in 1..100 {
-            at += 20;
-            let now = now + Duration::from_millis(at);
-            told.extend(look(&mut table, now, &[(2, 10_000 + n), (3, 1_000 * n)]));
-        }
-        // A trickling flow gives way to a fast one.
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told.contains(&(flow(2), Change::Mouse)));
-    }
-
-    #[test]
-    fn only_flows_to_other_racks_count() {
-        let prefix = |addr: &str, bits, rack| Prefix {
-            addr: addr.parse().unwrap(),
-            bits,
-            rack,
-        };
-        let port = |prefixes| Port {
-            handle: Handle::ROOT,
-            options: Options {
-                rack: Some(1),
-                racks: Some(4),
-                day_ns: Some(240_000),
-                night_ns: Some(20_000),
-                idle_ns: Some(0),
-                prefixes: Some(prefixes),
-                ..Options::default()
-            },
-        };
-        assert!(port(vec![prefix("10.9.1.0", 24, 2)]).is_ours(&flow(7)));
-        assert!(port(vec![prefix("0.0.0.0", 0, 2)]).is_ours(&flow(7)));
-        assert!(!port(vec![prefix("10.9.1.0", 24, 1)]).is_ours(&flow(7)));
-        assert!(!port(vec![prefix("10.9.1.8", 30, 2)]).is_ours(&flow(7)));
-        // An IPv4 address is mapped to IPv6, as in the kernel.
-        assert!(port(vec![prefix("::", 0, 2)]).is_ours(&flow(7)));
-        assert!(port(vec![prefix("::fffe:0:0", 95, 2)]).is_ours(&flow(7)));
-        assert!(!port(vec![prefix("::", 96, 2)]).is_ours(&flow(7)));
-        assert!(!port(vec![prefix("fd00::", 8, 2)]).is_ours(&flow(7)));
-        let mut six = flow(7);
-        six[VERSION] = 6;
-        assert!(port(vec![prefix("::", 0, 2)]).is_ours(&six));
-        assert!(!port(vec![prefix("0.0.0.0", 0, 2)]).is_ours(&six));
-        assert_eq!(port(vec![]).idle_ns(), 2 * 3 * 260_000);
-    }
-
-    #[test]
-    fn each_change_prints_a_line() {
-        let since = Duration::from_millis(1_500);
-        let text = |json, change| line(json, since, &flow(7), change);
-        assert_eq!(
-            text(false, Change::Elephant(225_000)).unwrap(),
-            "    1.500 s  10.0.0.1:5000 > 10.9.1.7:80  elephant, 225000 bytes"
-        );
-        assert_eq!(
-            text(true, Change::Idle).unwrap(),
-            r#"{"destination":"10.9.1.7:80","event":"idle","since_start_s":1.5,"source":"10.0.0.1:5000"}"#
-        );
-        assert_eq!(text(false, Change::Forgotten), None);
-        let mut key = flow(7);
-        key[VERSION] = 6;
-        assert!(ends(&key)[0].is_ipv6());
-    }
-}
+mod tests;

@@ -4,7 +4,9 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
+use csv::StringRecord;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use xdc_algo::MODULES;
 
 use crate::error::{Error, Result};
@@ -22,7 +24,7 @@ pub struct Costs {
 }
 
 /// Cost of computing two parities of a block with one implementation.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct Code {
     /// Implementation, one of [`CODES`].
     row: String,
@@ -32,7 +34,7 @@ struct Code {
 }
 
 /// All instructions of a guest during a flow, with one kind of tunnel or none.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct Tunnel {
     /// Kind of tunnel, one of [`TUNNELS`].
     row: String,
@@ -42,7 +44,7 @@ struct Tunnel {
 }
 
 /// All instructions of a guest during a flow, with tlt or without.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct Busy {
     /// Configuration, one of [`BUSY`].
     row: String,
@@ -50,7 +52,7 @@ struct Busy {
 }
 
 /// Cost of tlt's hooks for one kind of packet, or of its work queue, over a flow.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct Hook {
     /// Configuration, one of [`HOOKED`].
     row: String,
@@ -61,7 +63,7 @@ struct Hook {
 }
 
 /// Cost of a qdisc below each of `queues` transmit queues, with a processor for each queue.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct Queues {
     qdisc: String,
     queues: u32,
@@ -71,7 +73,7 @@ struct Queues {
 }
 
 /// One callback of a congestion control during a flow.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct Callback {
     cc: String,
     acks: u64,
@@ -81,7 +83,7 @@ struct Callback {
 }
 
 /// One qdisc, for a number of packets at constant backlog.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct Qdisc {
     qdisc: String,
     /// Which packets are marked: one of [`MARKS`].
@@ -185,74 +187,19 @@ impl Target {
 impl Costs {
     /// Parses a line of the guest; ignores others.
     pub fn read(&mut self, line: &str) -> Result<()> {
-        let words: Vec<_> = line.split_whitespace().collect();
-        match words[..] {
-            ["#", "callback", cc, acks, callback, calls, instructions] => {
-                self.callbacks.push(Callback {
-                    cc: cc.to_owned(),
-                    acks: number(acks)?,
-                    callback: callback.to_owned(),
-                    calls: number(calls)?,
-                    instructions: number(instructions)?,
-                });
-            }
-            ["#", "hook", row, packet, calls, instructions] => {
-                self.hooks.push(Hook {
-                    row: row.to_owned(),
-                    packet: packet.to_owned(),
-                    calls: number(calls)?,
-                    instructions: number(instructions)?,
-                });
-            }
-            ["#", "busy", row, instructions] => {
-                self.busy.push(Busy {
-                    row: row.to_owned(),
-                    instructions: number(instructions)?,
-                });
-            }
-            ["#", "tunnel", row, packets, instructions] => {
-                self.tunnels.push(Tunnel {
-                    row: row.to_owned(),
-                    packets: number(packets)?,
-                    instructions: number(instructions)?,
-                });
-            }
-            ["#", "code", row, bytes, instructions] => {
-                self.codes.push(Code {
-                    row: row.to_owned(),
-                    bytes: number(bytes)?,
-                    instructions: number(instructions)?,
-                });
-            }
-            ["#", "queues", qdisc, queues, packets, instructions] => {
-                self.queues.push(Queues {
-                    qdisc: qdisc.to_owned(),
-                    queues: number(queues)? as u32,
-                    packets: number(packets)?,
-                    instructions: number(instructions)?,
-                });
-            }
-            [
-                "#",
-                "qdisc",
-                qdisc,
-                marks,
-                packets,
-                enqueue,
-                dequeue,
-                marked,
-                dropped,
-            ] => {
-                self.qdiscs.push(Qdisc {
-                    qdisc: qdisc.to_owned(),
-                    marks: marks.to_owned(),
-                    packets: number(packets)?,
-                    enqueue_instructions: number(enqueue)?,
-                    dequeue_instructions: number(dequeue)?,
-                    marked: number(marked)?,
-                    dropped: number(dropped)?,
-                });
-            }
+        let mut words = line.split_whitespace();
+        let (Some("#"), Some(kind)) = (words.next(), words.next()) else {
+            return Ok(());
+        };
+        let row: StringRecord = words.collect();
+        match (kind, row.len()) {
+            ("callback", 5) => self.callbacks.push(counted(&row)?),
+            ("hook", 4) => self.hooks.push(counted(&row)?),
+            ("busy", 2) => self.busy.push(counted(&row)?),
+            ("tunnel", 3) => self.tunnels.push(counted(&row)?),
+            ("code", 3) => self.codes.push(counted(&row)?),
+            ("queues", 4) => self.queues.push(counted(&row)?),
+            ("qdisc", 7) => self.qdiscs.push(counted(&row)?),
             _ => {}
         }
         Ok(())
@@ -611,9 +558,10 @@ impl Costs {
     }
 }
 
-fn number(text: &str) -> Result<u64> {
-    text.parse()
-        .map_err(|_| Error::failure(format!("the guest counted '{text}'")))
+/// Converts the words of a line to the fields of a row, in their order.
+fn counted<T: DeserializeOwned>(row: &StringRecord) -> Result<T> {
+    row.deserialize(None)
+        .map_err(|err| Error::failure(format!("the guest counted '{}': {err}", row.as_slice())))
 }
 
 fn ratio(a: Option<f64>, b: Option<f64>) -> Option<f64> {
@@ -625,114 +573,4 @@ fn show(value: Option<f64>, decimals: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn costs(lines: &[&str]) -> Costs {
-        let mut costs = Costs::default();
-        for line in lines {
-            costs.read(line).unwrap();
-        }
-        costs
-    }
-
-    #[test]
-    fn the_cost_of_an_ack_sums_its_callbacks() {
-        let costs = costs(&[
-            "  ok 1 whatever",
-            "  # callback dctcp 100 in_ack_event 100 5000",
-            "  # callback dctcp 100 ssthresh 10 300",
-            "  # callback dctcp 100 min_tso_segs 100 9999",
-            "  # callback bbr 100 cong_control 100 10000",
-        ]);
-        assert_eq!(costs.per_ack("dctcp"), Some(53.0));
-        assert_eq!(costs.per_ack("bbr"), Some(100.0));
-        assert_eq!(costs.per_ack("unocc"), None);
-    }
-
-    #[test]
-    fn queues_are_compared_per_packet() {
-        let verdict = |four| {
-            let judged = costs(&[
-                "  # queues phantom 1 1000 2000000",
-                &format!("  # queues phantom 4 1000 {four}"),
-            ]);
-            let mut judged = judged.judge().into_iter();
-            judged.find(|line| line.contains("with 4 queues")).unwrap()
-        };
-        assert!(verdict(2_060_000).starts_with("ok - "));
-        assert!(verdict(2_061_000).starts_with("not ok - "));
-    }
-
-    #[test]
-    fn a_disabled_hook_must_cost_almost_nothing() {
-        let verdict = |instructions: u32| {
-            let counted = costs(&[
-                &format!("  # hook tlt-off data-out 100 {instructions}"),
-                "  # hook tlt-on data-out 100 50000",
-                "  # hook tlt-off work 0 0",
-            ]);
-            assert!(counted.tables().contains("| tlt-on | 500 x 100 | ?"));
-            let mut judged = counted.judge().into_iter();
-            judged.find(|line| line.contains("data-out")).unwrap()
-        };
-        let most = 100 * OFF_AT_MOST as u32;
-        assert!(verdict(most).starts_with("ok - "));
-        assert!(verdict(most + 1).starts_with("not ok - "));
-        assert_eq!(
-            Costs::default()
-                .judge()
-                .iter()
-                .filter(|line| line.contains("ack-in"))
-                .count(),
-            1
-        );
-    }
-
-    #[test]
-    fn the_cost_of_a_tunnel_is_its_addition_per_packet() {
-        let costs = costs(&[
-            "  # tunnel none 100 1000000",
-            "  # tunnel vxlan 110 1210000",
-            "  # tunnel unorc 100 1460000",
-        ]);
-        assert_eq!(costs.per_tunneled("vxlan"), Some(1000.0));
-        assert_eq!(costs.per_tunneled("unorc"), Some(4600.0));
-        assert_eq!(costs.per_tunneled("unorc-8+2"), None);
-        let mut judged = costs.judge().into_iter();
-        let line = judged
-            .find(|line| line.contains("the addition of vxlan"))
-            .unwrap();
-        assert!(line.starts_with("not ok - ") && line.ends_with(": 4.60"));
-    }
-
-    #[test]
-    fn a_target_holds_up_to_its_bound_and_fails_unmeasured() {
-        let line = |enqueue| format!("# qdisc phantom-physical all 10 {enqueue} 500 10 0");
-        let red = "# qdisc red all 10 600 400 10 0";
-        let verdict = |lines: &[&str]| {
-            let judged = costs(lines).judge();
-            let phantom = "a packet of phantom-physical, marks: all costs at most 1.27 of red";
-            let line = judged.iter().find(|line| line.contains(phantom));
-            line.unwrap().clone()
-        };
-        assert!(verdict(&[red, &line(770)]).starts_with("ok - "));
-        assert!(verdict(&[red, &line(771)]).starts_with("not ok - "));
-        assert!(verdict(&[red]).starts_with("not ok - "));
-    }
-
-    #[test]
-    fn every_figure_of_the_boots_is_compared() {
-        let a = costs(&["# qdisc red all 10 600 400 10 0"]);
-        let b = costs(&["# qdisc red all 10 600 410 10 0"]);
-        assert!((a.furthest(&b) - 0.01).abs() < 1e-9);
-        assert!(a.furthest(&a).abs() < 1e-9);
-        assert!(a.furthest(&Costs::default()).is_infinite());
-    }
-
-    #[test]
-    fn a_broken_count_is_an_error() {
-        let mut costs = Costs::default();
-        assert!(costs.read("# qdisc red all 10 600 x 10 0").is_err());
-    }
-}
+mod tests;
