@@ -39,7 +39,7 @@ use crate::text::printable;
 pub struct Request {
     /// A name that `xdc list` shows, or a TOML file.
     scenario: String,
-    /// qemu, uml (virtual time) or host [default: the scenario's].
+    /// qemu, uml (virtual time) or host [default: the scenario's, or the one that is built].
     #[arg(long, value_name = "ENGINE", hide_possible_values = true)]
     engine: Option<Kind>,
     /// Congestion controls [default: the scenario's].
@@ -114,6 +114,8 @@ pub fn command(request: &Request) -> Result<bool> {
         }
     }
     let kind = loaded.scenario.engine_or(request.engine)?;
+    let any = request.engine.is_none() && request.icount.is_none() && request.trace.is_empty();
+    let kind = if any { kind.built(&home) } else { kind };
     if request.icount.is_some() && kind != Kind::Qemu {
         return Err(Error::usage("--icount is for QEMU").hint("--engine qemu"));
     }

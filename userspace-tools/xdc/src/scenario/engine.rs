@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
+use crate::home::{Flavour, Home};
 use crate::scenario::Scenario;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, ValueEnum)]
@@ -21,6 +22,24 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Returns the engine whose kernel is built: this one, or the other one with a note.
+    pub fn built(self, home: &Home) -> Self {
+        let (own, kind, other) = match self {
+            Self::Qemu => (Flavour::X86, Self::Uml, Flavour::Uml),
+            Self::Uml => (Flavour::Uml, Self::Qemu, Flavour::X86),
+            Self::Host => return self,
+        };
+        if home.kernel(own).is_ok() || home.kernel(other).is_err() {
+            return self;
+        }
+        eprintln!(
+            "xdc: the engine is {}, because the kernel of {} is not built",
+            kind.name(),
+            self.name()
+        );
+        kind
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Qemu => "qemu",
@@ -48,6 +67,18 @@ impl Scenario {
 mod tests {
     use super::*;
     use crate::scenario::{parse, tests::SMALL};
+
+    #[test]
+    fn the_engine_is_the_one_that_is_built() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::for_tests(dir.path());
+        assert_eq!(Kind::Qemu.built(&home), Kind::Qemu);
+        std::fs::create_dir_all(dir.path().join("build/uml/kernel")).unwrap();
+        assert_eq!(Kind::Qemu.built(&home), Kind::Uml);
+        assert_eq!(Kind::Host.built(&home), Kind::Host);
+        std::fs::create_dir_all(dir.path().join("build/x86/kernel")).unwrap();
+        assert_eq!(Kind::Qemu.built(&home), Kind::Qemu);
+    }
 
     #[test]
     fn a_scenario_file_cannot_select_the_host_engine() {

@@ -102,6 +102,10 @@ pub fn command(request: &Request) -> Result<bool> {
     let (name, spec) = spec(request)?;
     let grid = spec.expand(&home)?;
     let kind = grid.engine(request.engine)?;
+    let kind = match request.engine {
+        None => kind.built(&home),
+        Some(_) => kind,
+    };
     let plot: Vec<Metric> = request
         .plot
         .iter()
