@@ -15,7 +15,7 @@ esac
 out=$XDC_BUILD/$flavour
 mkdir -p "$out"
 if [ "$XDC_HOME_OF_SERIES" != "$XDC_TOP" ]; then
-	ln -sfn "$XDC_TOP"/{scenarios,selftests,userspace-tools} "$XDC_HOME_OF_SERIES"
+	ln -sfn "$XDC_TOP"/{scenarios,selftests,userspace-tools,qemu-images,modules,Kbuild} "$XDC_HOME_OF_SERIES"
 	ln -sfn "$XDC_TOP"/build/{agent,guest-bin,tc,ip} "$XDC_BUILD"
 fi
 ln -sfn "$tree" "$out/tree"

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    acceltor, bench, foreign, paper, run, score, selftest, shell, show, sweep, table, tune, twin,
-    unorc,
+    acceltor, bench, cc, foreign, paper, run, score, selftest, shell, show, sweep, table, tune,
+    twin, unorc,
 };
 use crate::guest::tether;
 use crate::live::elephants;
@@ -28,7 +28,6 @@ Examples:
   xdc list
   xdc run two-dc-1g
   xdc run uno-incast-mixed --cc toll,cubic
-  xdc check results/two-dc-1g/1
   xdc doctor
 
 Exit codes: 0 fine, 1 failure or an expectation that does not hold, 2 usage, 129 SIGHUP,
@@ -94,6 +93,15 @@ Examples:
 The winner on set A is compared with the default on set B, which has other rows, seeds, RTTs and
 rates: docs/run-experiments.md.")]
     Tune(tune::Request),
+    /// Add your own congestion controls, list them, remove them.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  xdc cc add tcp_mine.c
+  xdc run two-dc-1g --cc mine,cubic"
+    )]
+    Cc(CcCommand),
     /// Show the scenarios.
     #[command(after_help = "Example:\n  xdc list --json | jq -r '.[].name'")]
     List {
@@ -302,6 +310,26 @@ pub enum TraceCommand {
         #[arg(short, long, value_name = "FILE.svg")]
         output: PathBuf,
     },
+}
+
+#[derive(Subcommand)]
+pub enum CcCommand {
+    /// Build a congestion control for the guests' kernels, so that --cc knows its name.
+    #[command(after_help = "\
+Examples:
+  xdc cc add tcp_mine.rs       uses the project's abstractions: docs/writing.md
+  xdc cc add tcp_mine.c
+  xdc cc add mine/             a folder with a Kbuild or Makefile
+  xdc cc add tcp_mine.ko       built for the guests' kernel
+
+A guest loads the module once, to learn its names. The same command replaces it.")]
+    Add(cc::Add),
+    /// List the added congestion controls: name, module, kernels, source.
+    #[command(after_help = "Examples:\n  xdc cc list\n  xdc cc list --json | jq -r '.[].name'")]
+    List(cc::List),
+    /// Remove an added congestion control, its module and its name.
+    #[command(after_help = "Example:\n  xdc cc remove mine")]
+    Remove(cc::Remove),
 }
 
 #[derive(Subcommand)]

@@ -12,6 +12,7 @@ use std::sync::Once;
 
 use rustix::process::geteuid;
 
+use crate::added::{self, Added};
 use crate::error::{Error, Result};
 use crate::owned::{self, OwnedDir};
 use crate::trust::Trust;
@@ -21,6 +22,8 @@ pub struct Home {
     root: PathBuf,
     /// Folder of the Makefile's products, or a copy of it.
     build: PathBuf,
+    /// Folder of the modules that `xdc cc add` has built; None if `build` has copies of them.
+    added: Option<PathBuf>,
     /// Trusted owners of executed files; None trusts all, if the caller named the checkout.
     trust: Option<Trust>,
 }
@@ -82,6 +85,7 @@ impl Home {
     fn at(root: PathBuf, trust: Option<Trust>) -> Self {
         Self {
             build: root.join("build"),
+            added: Some(root.join("build/added")),
             root,
             trust,
         }
@@ -92,8 +96,29 @@ impl Home {
         Self {
             root: self.root.clone(),
             build,
+            added: None,
             trust: self.trust.clone(),
         }
+    }
+
+    /// This home with another folder of added congestion controls.
+    pub fn with_added(&self, added: PathBuf) -> Self {
+        Self {
+            added: Some(added),
+            ..self.with_build(self.build.clone())
+        }
+    }
+
+    /// Folder for the modules of `xdc cc add`.
+    pub fn added_dir(&self) -> PathBuf {
+        self.root.join("build/added")
+    }
+
+    /// Congestion controls that `xdc cc add` has built.
+    pub fn added(&self) -> Vec<Added> {
+        let dir = self.added.as_ref();
+        let dir = dir.filter(|dir| self.check_owner(dir).is_ok());
+        dir.map(|dir| added::entries(dir)).unwrap_or_default()
     }
 
     #[cfg(test)]
@@ -111,7 +136,7 @@ impl Home {
     }
 
     /// Returns whether a Makefile can build missing products.
-    fn is_checkout(&self) -> bool {
+    pub fn is_checkout(&self) -> bool {
         self.root.join(SOURCES).is_dir()
     }
 
@@ -147,6 +172,18 @@ impl Home {
     /// Script that makes the root of the foreign suites' guests and prints its path.
     pub fn foreign_root_script(&self) -> Result<PathBuf> {
         self.script("foreign.sh")
+    }
+
+    /// Script that builds a congestion control for a guest's kernel.
+    pub fn cc_script(&self) -> Result<PathBuf> {
+        self.script("cc.sh")
+    }
+
+    /// Files and folders of a checkout that the build of a module needs.
+    pub fn module_sources(&self) -> Result<[PathBuf; 2]> {
+        let paths = ["Kbuild", "modules"].map(|name| self.root.join(name));
+        paths.iter().try_for_each(|path| self.check_owner(path))?;
+        Ok(paths)
     }
 
     /// Path of a script in qemu-images/. All scripts there are checked, since they source each
@@ -233,6 +270,7 @@ impl Home {
             .collect())
     }
 
+    /// Modules of the project, and those of `xdc cc add`.
     pub fn modules(&self, flavour: Flavour) -> Result<Vec<PathBuf>> {
         let dir = self.artifact(format!("{}/modules", flavour.name()))?;
         let mut modules: Vec<_> = fs::read_dir(&dir)
@@ -240,15 +278,21 @@ impl Home {
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|ext| ext == "ko"))
             .collect();
-        modules.sort();
-        for module in &modules {
-            self.check_owner(module)?;
-        }
         if modules.is_empty() {
             return Err(Error::unbuilt(format!(
                 "build/{}/modules has no kernel module",
                 flavour.name()
             )));
+        }
+        modules.sort();
+        let added = self.added.as_ref();
+        modules.extend(
+            added
+                .into_iter()
+                .flat_map(|dir| added::modules(dir, flavour)),
+        );
+        for module in &modules {
+            self.check_owner(module)?;
         }
         Ok(modules)
     }

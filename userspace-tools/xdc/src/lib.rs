@@ -13,6 +13,7 @@
 #[macro_use]
 mod out;
 
+mod added;
 mod args;
 mod cli;
 mod command;
@@ -40,10 +41,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{
-    AcceltorCommand, Cli, Command, PeerCommand, QdiscCommand, TraceCommand, UnorcCommand,
+    AcceltorCommand, CcCommand, Cli, Command, PeerCommand, QdiscCommand, TraceCommand, UnorcCommand,
 };
 use crate::command::{
-    acceltor, bench, compare, foreign, manual, new, paper, run, score, selftest, shell, show,
+    acceltor, bench, cc, compare, foreign, manual, new, paper, run, score, selftest, shell, show,
     sweep, table, tune, twin, unorc,
 };
 use crate::error::Result;
@@ -77,6 +78,7 @@ pub fn main() -> ExitCode {
 /// Runs a command; returns whether it succeeded.
 fn dispatch(command: Command) -> Result<bool> {
     if let Command::List { .. }
+    | Command::Cc(CcCommand::List(_))
     | Command::New { .. }
     | Command::Schema
     | Command::Check { .. }
@@ -95,6 +97,9 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Paper(request) => paper::command(&request),
         Command::Score(request) => score::command(&request),
         Command::Tune(request) => tune::command(&request),
+        Command::Cc(CcCommand::Add(request)) => cc::add(&request),
+        Command::Cc(CcCommand::List(request)) => cc::list(&request),
+        Command::Cc(CcCommand::Remove(request)) => cc::remove(&request),
         Command::List { json } => list(json),
         Command::Show(request) => show::command(&request),
         Command::New { file } => new::command(&file),

@@ -3,6 +3,7 @@
 
 pub mod acceltor;
 pub mod bench;
+pub mod cc;
 pub mod compare;
 pub mod foreign;
 pub mod manual;

@@ -11,7 +11,9 @@ use xdc_algo::{Kind, MODULES, Module};
 use xdc_proto::Mark;
 use xdc_proto::privileged::CONGESTION_CONTROL;
 
+use crate::added::Added;
 use crate::error::{Error, Result};
+use crate::home::Home;
 use crate::scenario::CcSpec;
 use crate::scenario::sysctl::MOVED_PROFILE;
 use crate::text::nearest;
@@ -167,8 +169,42 @@ static KNOWN: LazyLock<Vec<Cc>> = LazyLock::new(|| {
             });
         }
     }
+    known.extend(added().iter().flat_map(of_added));
     known
 });
+
+/// Congestion controls of `xdc cc add`; unit tests do not depend on them.
+fn added() -> Vec<Added> {
+    let home = (!cfg!(test)).then(Home::find);
+    let home = home.and_then(Result::ok);
+    home.map(|home| home.added()).unwrap_or_default()
+}
+
+/// Treats an added one like Reno; `[cc.NAME]` may change its ECN and marks.
+fn of_added(added: &Added) -> impl Iterator<Item = Cc> {
+    added.names.iter().map(|name| Cc {
+        name: name.clone(),
+        cc: name.clone(),
+        module: Some(added.module.clone()),
+        ..Cc::from(&PLAIN)
+    })
+}
+
+/// Returns whether xdc itself has a congestion control of this name, or a result has such a file.
+pub fn is_taken(name: &str) -> bool {
+    let added = added();
+    let is_added = |cc: &Cc| {
+        added
+            .iter()
+            .any(|added| cc.module.as_ref() == Some(&added.module))
+    };
+    let mut own = KNOWN.iter().filter(|cc| !is_added(cc));
+    is_of_results(name) || own.any(|cc| cc.name == name || cc.cc == name)
+}
+
+fn is_of_results(name: &str) -> bool {
+    OF_RESULTS.contains(&name) || name.starts_with("trace-")
+}
 
 /// A congestion control of a run, known or defined by the scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,7 +280,7 @@ pub fn find(name: &str, own: &BTreeMap<String, CcSpec>) -> Result<Cc> {
         return Ok(cc);
     };
     CONGESTION_CONTROL.check(kernel)?;
-    if OF_RESULTS.contains(&name) || name.starts_with("trace-") {
+    if is_of_results(name) {
         return Err(
             Error::usage(format!("[cc.{name}] has the name of a result file")).hint("another name"),
         );
@@ -297,7 +333,7 @@ fn unknown(name: &str, own: &BTreeMap<String, CcSpec>) -> Error {
     let asked = near.map_or(String::new(), |near| format!("; '{near}'?"));
     let known = near.map_or_else(|| names.join(", "), |near| format!("'{near}'"));
     Error::usage(format!("no congestion control '{name}'{asked}")).hint(format!(
-        "{known}, or [cc.{name}] kernel = \"NAME\" for one of the kernel's"
+        "{known}, xdc cc add FILE for your own, or [cc.{name}] kernel = \"NAME\" for one of the kernel's"
     ))
 }
 
