@@ -180,6 +180,17 @@ impl Source {
         let text = String::from_utf8_lossy(&output.stdout);
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let staged = sources.join(BESIDE).display().to_string();
+        let mut text = text.into_owned();
+        for modules in home
+            .module_sources()?
+            .iter()
+            .filter(|it| it.ends_with("modules"))
+        {
+            text = text.replace(
+                &format!("{staged}/../modules"),
+                &modules.display().to_string(),
+            );
+        }
         let text = text.replace(&staged, &folder.display().to_string());
         let lines: Vec<_> = text
             .lines()

@@ -73,7 +73,7 @@ pub fn add(request: &Add) -> Result<bool> {
         fs::rename(placed.join(&built.name), &own).map_err(|err| Error::io(own.display(), &err))?;
         for name in &entry.names {
             let kernels: Vec<_> = built.of.iter().map(|(flavour, _)| flavour.name()).collect();
-            println!("{name}: added for the kernels {}", kernels.join(" and "));
+            println!("{name}: added for {}", kernels.join(" and "));
             let engine = match kernels.contains(&"uml") {
                 true => "uml",
                 false => "qemu",
