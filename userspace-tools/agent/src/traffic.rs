@@ -22,7 +22,11 @@ use nix::sys::{
     timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags},
 };
 use socket2::Socket;
-use xdc_proto::{FlowSample, MAX_FLOWS, Message, RunPlan, Sample, rng::Rng};
+use xdc_proto::{
+    Flow, FlowSample, MAX_FLOWS, Message, RunPlan, Sample,
+    gates::{End, Gates},
+    rng::Rng,
+};
 
 use crate::{
     books::Books,
@@ -131,6 +135,7 @@ struct Traffic<'a> {
     programs: BTreeMap<usize, Running>,
     /// (time, action, index of flow, event or program), next one last.
     agenda: Vec<(u64, Action, usize)>,
+    gates: Gates,
     /// (time, flow), next one last.
     connects: Vec<(u64, usize)>,
     /// Complete flows with open sockets, earliest first.
@@ -186,7 +191,10 @@ impl<'a> Traffic<'a> {
             .then(|| Trace::start(&run.trace))
             .transpose()?;
 
-        let lead_ns = CONNECT_FIRST_NS + 4 * slowest_rtt_ns(run);
+        let gates = Gates::new(&run.gates, run.flows.len()).context("a gate without its flows")?;
+        // Flows behind gates connect before the traffic: their starts are unknown.
+        let gated_ns = gates.gated() as u64 * CONNECT_NS;
+        let lead_ns = CONNECT_FIRST_NS + 4 * slowest_rtt_ns(run) + gated_ns;
         let origin_ns = now_ns()? + lead_ns + CONNECT_TOGETHER_NS;
         let origin_ns = match network.circuits() {
             Some(circuits) => circuits.day_start_ns(origin_ns),
@@ -198,14 +206,14 @@ impl<'a> Traffic<'a> {
         let mut transfers = Vec::new();
         for (i, flow) in run.flows.iter().enumerate() {
             let start_ns = flow.start_ns + rng.up_to(flow.start_jitter_us) * NS_PER_US;
+            transfers.push(Transfer::new(flow, i, start_ns));
+            if gates.has(i) {
+                connects.push((origin_ns - lead_ns, i));
+                continue;
+            }
             let together_ns = start_ns / CONNECT_TOGETHER_NS * CONNECT_TOGETHER_NS;
             connects.push((origin_ns + together_ns - lead_ns, i));
-            agenda.push((origin_ns + start_ns, Action::Start, i));
-            transfers.push(Transfer::new(flow, i, start_ns));
-            for (n, switch) in flow.switches.iter().enumerate() {
-                let at_ns = origin_ns + start_ns + switch.after_us * NS_PER_US;
-                agenda.push((at_ns, Action::Switch(n), i));
-            }
+            agenda.extend(actions(flow, i, origin_ns + start_ns));
         }
         for (i, event) in run.events.iter().enumerate() {
             agenda.push((origin_ns + event.at_us * NS_PER_US, Action::Event, i));
@@ -232,6 +240,7 @@ impl<'a> Traffic<'a> {
             links: Links::default(),
             programs: BTreeMap::new(),
             agenda,
+            gates,
             connects,
             ended: VecDeque::new(),
             idle: BTreeMap::new(),
@@ -393,10 +402,11 @@ impl<'a> Traffic<'a> {
                 false => self.transfers[flow].tell_window(),
             },
             Source::Sender(flow) => {
-                let now = now_ns()?.saturating_sub(self.origin_ns);
+                let now = now_ns()?;
                 let transfer = &mut self.transfers[flow];
-                match transfer.is_acked(now)? || transfer.is_complete() {
-                    true => Ok(()),
+                match transfer.is_acked(now.saturating_sub(self.origin_ns))? {
+                    true => self.open(flow, End::Acked, now),
+                    false if transfer.is_complete() => Ok(()),
                     false => transfer.sender_failed(),
                 }
             }
@@ -474,6 +484,19 @@ impl<'a> Traffic<'a> {
         self.active -= 1;
         self.active_short -= usize::from(self.is_short(flow));
         self.unfinished -= 1;
+        self.open(flow, End::Received, now)
+    }
+
+    /// Schedules the flows that the end of a flow starts.
+    fn open(&mut self, ended: usize, end: End, now: u64) -> Result<()> {
+        for flow in self.gates.count(ended, end) {
+            let start_ns = self.transfers[flow].wait_until(now.saturating_sub(self.origin_ns));
+            let plan = &self.run.flows[flow];
+            for action in actions(plan, flow, self.origin_ns + start_ns) {
+                let place = self.agenda.partition_point(|other| *other > action);
+                self.agenda.insert(place, action);
+            }
+        }
         Ok(())
     }
 
@@ -492,6 +515,10 @@ impl<'a> Traffic<'a> {
     }
 
     fn finish(&mut self, flow: usize, channel: &mut Channel) -> Result<()> {
+        if self.transfers[flow].is_complete() {
+            // The ACK of the last byte may have been unnoticed.
+            self.open(flow, End::Acked, now_ns()?)?;
+        }
         let transfer = &mut self.transfers[flow];
         if self.run.flow_series {
             transfer.sample()?;
@@ -636,6 +663,16 @@ impl<'a> Traffic<'a> {
     fn us_since_start(&self, now: u64) -> u64 {
         now.saturating_sub(self.origin_ns) / NS_PER_US
     }
+}
+
+/// Start of a flow at a time, and its switches.
+fn actions(plan: &Flow, flow: usize, at_ns: u64) -> impl Iterator<Item = (u64, Action, usize)> {
+    let switches = plan.switches.iter().enumerate();
+    let switches = switches.map(move |(n, switch)| {
+        let at_ns = at_ns + switch.after_us * NS_PER_US;
+        (at_ns, Action::Switch(n), flow)
+    });
+    std::iter::once((at_ns, Action::Start, flow)).chain(switches)
 }
 
 /// Nodes with a flow's end or a program.

@@ -215,6 +215,12 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
+    /// Delays the planned start, so far relative to a gate that opens now; returns it.
+    pub fn wait_until(&mut self, now_ns: u64) -> u64 {
+        self.start_ns += now_ns;
+        self.start_ns
+    }
+
     /// Whether the flow has started.
     pub fn is_started(&self) -> bool {
         self.started

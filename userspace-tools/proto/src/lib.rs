@@ -11,6 +11,7 @@
 
 pub mod alarm;
 pub mod defaults;
+pub mod gates;
 pub mod privileged;
 pub mod rng;
 
@@ -130,6 +131,9 @@ pub struct RunPlan {
     /// Changes of links, ordered by time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
+    /// Flows that start when others have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<gates::Gate>,
     /// Record a time series per flow; too large with thousands of flows.
     #[serde(default = "yes")]
     pub flow_series: bool,

@@ -96,6 +96,7 @@ fn make_fast(run: &mut RunPlan) -> Result<Vec<f64>> {
             }
         }
     }
+    run.gates.clear();
     let mut pairs = BTreeSet::new();
     run.flows
         .retain(|flow| pairs.insert((flow.src.clone(), flow.dst.clone())));
