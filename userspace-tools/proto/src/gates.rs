@@ -124,7 +124,10 @@ mod tests {
     fn a_gate_opens_once_when_enough_flows_have_ended() {
         let all = [gate(2, &[0, 1], &[2], &[3, 4]), gate(1, &[3], &[3], &[5])];
         let mut gates = Gates::new(&all, 6).unwrap();
-        assert_eq!((gates.has(2), gates.has(3), gates.gated()), (false, true, 3));
+        assert_eq!(
+            (gates.has(2), gates.has(3), gates.gated()),
+            (false, true, 3)
+        );
         assert!(gates.count(0, End::Received).is_empty());
         assert!(gates.count(0, End::Received).is_empty(), "counted twice");
         assert!(gates.count(1, End::Acked).is_empty(), "no such event");
@@ -137,8 +140,14 @@ mod tests {
     #[test]
     fn a_circle_and_a_gate_without_enough_flows_are_stuck() {
         let stuck = |all: &[Gate]| Gates::new(all, 4).unwrap().stuck();
-        assert_eq!(stuck(&[gate(1, &[0], &[], &[1]), gate(1, &[], &[1], &[2, 3])]), None);
-        assert_eq!(stuck(&[gate(1, &[2], &[], &[1]), gate(1, &[1], &[], &[2])]), Some(1));
+        assert_eq!(
+            stuck(&[gate(1, &[0], &[], &[1]), gate(1, &[], &[1], &[2, 3])]),
+            None
+        );
+        assert_eq!(
+            stuck(&[gate(1, &[2], &[], &[1]), gate(1, &[1], &[], &[2])]),
+            Some(1)
+        );
         assert_eq!(stuck(&[gate(3, &[0, 1], &[], &[2])]), Some(2));
     }
 

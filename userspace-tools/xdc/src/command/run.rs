@@ -339,6 +339,10 @@ fn write(
     for (name, file) in &loaded.scenario.files {
         pending.write(&kept_file(name), &file.text)?;
     }
+    let fabric = loaded.scenario.topology.fabric.as_ref();
+    if let Some(file) = fabric.and_then(|fabric| fabric.content.as_ref()) {
+        pending.write(&kept_file(&file.name), &file.text)?;
+    }
     for (name, cdf) in &loaded.scenario.cdfs {
         if let Some(text) = &cdf.own {
             pending.write(&kept_file(name), text)?;
@@ -444,6 +448,12 @@ fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
         ("jain_window", loaded.scenario.jain_window().to_string()),
     ] {
         table.entry(key).or_insert(value.into());
+    }
+    let fabric = table
+        .get_mut("topology")
+        .and_then(|it| it.get_mut("fabric"));
+    if let Some(toml::Value::String(name)) = fabric.and_then(|it| it.get_mut("file")) {
+        *name = kept_file(name);
     }
     let traffic = table.get_mut("traffic").and_then(toml::Value::as_array_mut);
     for block in traffic.into_iter().flatten() {

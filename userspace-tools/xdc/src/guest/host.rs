@@ -340,6 +340,7 @@ mod tests {
             trace: Vec::new(),
             programs: Vec::new(),
             events: Vec::new(),
+            gates: Vec::new(),
             flow_series: false,
             cpus: 0,
         }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::scenario::budget::Budget;
+use crate::scenario::foreign;
 use crate::scenario::limits::{MAX_FILE_BYTES, MAX_SCENARIO_BYTES};
 
 /// Bytes of memory that a byte of a file takes after parsing.
@@ -117,8 +118,14 @@ fn failed(path: &Path, err: Errno) -> Error {
 fn text(path: &Path, file: File) -> Result<String> {
     let bytes = content(path, file, MAX_SCENARIO_BYTES)
         .map_err(|err| err.or_hint("patterns such as a[1-1000], a fabric, flows in a CSV file"))?;
-    String::from_utf8(bytes)
-        .map_err(|_| Error::usage(format!("{} is not text in UTF-8", path.display())))
+    String::from_utf8(bytes).map_err(|err| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let other = foreign::mistaken(err.as_bytes(), &name, foreign::Role::Scenario);
+        other.map_or_else(
+            || Error::usage(format!("{} is not text in UTF-8", path.display())),
+            |err| err.about(path.display()),
+        )
+    })
 }
 
 /// Reads a regular file; its length may change meanwhile.

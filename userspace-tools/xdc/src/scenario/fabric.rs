@@ -7,11 +7,17 @@
 //! switch. In a rotor, `t` are the racks' switches, `ae` the packet network's router and `ao` the
 //! circuit switch.
 
+mod file;
+mod hpcc;
+mod htsim;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use xdc_algo::acceltor_plan::Network;
 use xdc_proto::Rack;
 
+use self::file::Content;
+pub use self::file::FabricFile;
 use crate::error::{Error, Result};
 use crate::scenario::LinkSpec;
 use crate::scenario::limits::{MAX_LINKS, group_name};
@@ -25,12 +31,20 @@ pub enum Shape {
     LeafSpine,
     Dumbbell,
     Rotor,
+    /// A .topo file of htsim.
+    Htsim,
+    /// A topology file of HPCC's ns-3 simulator.
+    Hpcc,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FabricSpec {
     pub kind: Shape,
+    /// Topology beside the scenario, in the format of the kind.
+    pub file: Option<String>,
+    #[serde(skip)]
+    pub content: Option<FabricFile>,
     /// 1 or 2, each with a border router if there are two. A dumbbell always has two sides.
     pub datacenters: Option<u32>,
     /// Ports per switch of a fat-tree.
@@ -206,6 +220,13 @@ impl FabricSpec {
                 Shape::LeafSpine => self.leaf_spine(dc, &mut fabric)?,
                 Shape::Dumbbell => Vec::new(),
                 Shape::Rotor => self.rotor(&mut fabric)?,
+                Shape::Htsim | Shape::Hpcc => match self.content()? {
+                    Content::Clos(clos) => clos.build(self, dc, &mut fabric)?,
+                    Content::Graph(graph) => {
+                        graph.build(self, &mut fabric)?;
+                        Vec::new()
+                    }
+                },
             };
             if sides == 1 {
                 continue;
@@ -234,9 +255,9 @@ impl FabricSpec {
             (Shape::Dumbbell, Some(_)) => {
                 Err(Error::usage("'datacenters' of a dumbbell must be 2"))
             }
-            (Shape::Rotor, Some(n)) if n != 1 => {
-                Err(Error::usage("'datacenters' of a rotor must be 1"))
-            }
+            (Shape::Rotor | Shape::Hpcc, Some(n)) if n != 1 => Err(Error::usage(
+                "'datacenters' of this kind of fabric must be 1",
+            )),
             (_, None) => Ok(1),
             (_, Some(n @ 1..=2)) => Ok(n),
             (_, Some(n)) => Err(Error::usage(format!(
@@ -249,17 +270,38 @@ impl FabricSpec {
     fn refuse_unused(&self, sides: u32) -> Result<()> {
         let tree = self.kind == Shape::FatTree;
         let rotor = self.kind == Shape::Rotor;
-        let flat = self.kind == Shape::Dumbbell || rotor;
+        let graph = self.kind == Shape::Hpcc;
+        let from_file = graph || self.kind == Shape::Htsim;
+        let flat = self.kind == Shape::Dumbbell || rotor || graph;
         let unused = [
+            ("file", self.file.is_some() && !from_file),
+            (
+                "rate",
+                self.rate.is_some() && (graph || (from_file && sides == 1)),
+            ),
+            (
+                "delay",
+                self.delay.is_some() && (graph || (from_file && sides == 1)),
+            ),
+            ("host", self.host.is_set() && graph),
             ("racks", self.racks.is_some() && !rotor),
             ("sender_hosts", self.sender_hosts.is_some() && !rotor),
             ("eps", self.eps.is_set() && !rotor),
             ("ocs", self.ocs.is_some() && !rotor),
             ("k", self.k.is_some() && !tree),
-            ("leaves", self.leaves.is_some() && (tree || flat)),
-            ("spines", self.spines.is_some() && (tree || flat)),
-            ("hosts", self.hosts.is_some() && tree),
-            ("edge", self.edge.is_set() && !tree),
+            (
+                "leaves",
+                self.leaves.is_some() && (tree || flat || from_file),
+            ),
+            (
+                "spines",
+                self.spines.is_some() && (tree || flat || from_file),
+            ),
+            ("hosts", self.hosts.is_some() && (tree || from_file)),
+            (
+                "edge",
+                self.edge.is_set() && !tree && !(from_file && !graph),
+            ),
             (
                 "core",
                 self.core.is_set() && (flat || (!tree && self.spines == Some(0))),

@@ -51,8 +51,8 @@ const NS_PER_S: u64 = 1_000_000_000;
 pub const LONGEST: Time = Time(86_400 * NS_PER_S);
 const SHORTEST: Time = Time(NS_PER_US);
 /// Maximum delay of a link.
-const LONGEST_DELAY: Time = Time(3_600 * NS_PER_S);
-const RATES: RangeInclusive<Rate> = Rate(MIN_SCALED_BPS)..=Rate(10_000_000_000_000);
+pub const LONGEST_DELAY: Time = Time(3_600 * NS_PER_S);
+pub const RATES: RangeInclusive<Rate> = Rate(MIN_SCALED_BPS)..=Rate(10_000_000_000_000);
 /// Maximum size of a flow.
 pub const MOST_BYTES: Size = Size(1 << 50);
 /// Maximum size of a queue.

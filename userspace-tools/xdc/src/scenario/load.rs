@@ -16,7 +16,7 @@ use crate::scenario::check::MOST_MISTAKES;
 use crate::scenario::merge::{self, Reading};
 use crate::scenario::place::{Sources, line_at};
 use crate::scenario::traffic::{Cdf, FlowFile};
-use crate::scenario::{Scenario, at, beside, check, typed};
+use crate::scenario::{Scenario, at, beside, check, foreign, typed};
 use crate::text::{is_control, nearest};
 
 pub use crate::scenario::merge::path_of;
@@ -66,7 +66,11 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
     let name = name_of(&path)?;
     let mut dirs = vec![folder(&path)];
     let file = (path.display().to_string(), text);
-    let own = syntax(&file)?;
+    let own = syntax(&file).map_err(|err| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let other = foreign::mistaken(file.1.as_bytes(), &name, foreign::Role::Scenario);
+        other.map_or(err, |err| err.about(&file.0))
+    })?;
     let mut files = vec![file];
     let table = match own.get("extends").and_then(Value::as_str) {
         None => own,
@@ -75,7 +79,7 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
                 .map_err(|err| Sources::of(&files, sets).placed(err.at(at!["extends"])))?;
             let base = (base_path.display().to_string(), text);
             dirs.push(folder(&base_path));
-            let table = inherited(&base)?;
+            let table = inherited(&base, &dirs)?;
             files.push(base);
             merge::extend(table, own)
                 .map_err(|err| Sources::of(&files, sets).placed(err).or_hint(SEE_EXAMPLE))?
@@ -83,7 +87,8 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
     };
     let text_bytes = files.iter().map(|(_, text)| text.len()).sum::<usize>();
     let sources = Sources::of(&files, sets);
-    let mut loaded = finish(&name, table, sources, true).map_err(|err| err.or_hint(SEE_EXAMPLE))?;
+    let mut loaded =
+        finish(&name, table, sources, true, &dirs).map_err(|err| err.or_hint(SEE_EXAMPLE))?;
     let values = loaded.toml.values().map(values).sum::<usize>();
     loaded.memory_bytes = text_bytes + values * VALUE_BYTES;
     let beside = home
@@ -182,14 +187,14 @@ fn syntax((name, text): &(String, String)) -> Result<Table> {
 }
 
 /// Table of an extended scenario, without keys that are not inherited.
-fn inherited(file: &(String, String)) -> Result<Table> {
+fn inherited(file: &(String, String), dirs: &[PathBuf]) -> Result<Table> {
     let table = syntax(file)?;
     if table.contains_key("extends") {
         return Err(Error::usage(format!("'{}' is itself a variant", file.0))
             .hint("extends = its base scenario"));
     }
     let sources = Sources::of(std::slice::from_ref(file), &[]);
-    let mut table = finish("base", table, sources, false)?.toml;
+    let mut table = finish("base", table, sources, false, dirs)?.toml;
     for key in ["expect", "agree", "description", "source"] {
         table.remove(key);
     }
@@ -199,7 +204,7 @@ fn inherited(file: &(String, String)) -> Result<Table> {
 pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
     let file = (name.to_owned(), text.to_owned());
     let table = syntax(&file)?;
-    let loaded = finish(name, table, Sources::of(&[file], sets), false)?;
+    let loaded = finish(name, table, Sources::of(&[file], sets), false, &[])?;
     Ok(Loaded {
         memory_bytes: text.len(),
         ..loaded
@@ -217,8 +222,15 @@ pub fn parse_stored(name: &str, text: &str) -> Result<(Scenario, Table)> {
     }
 }
 
-/// Builds the scenario. With `asks_tc`, this machine's tc checks words for it, too.
-fn finish(name: &str, mut table: Table, sources: Sources, asks_tc: bool) -> Result<Loaded> {
+/// Builds the scenario. With `asks_tc`, this machine's tc checks words for it, too. `dirs` have the
+/// file of the topology, without which its nodes are unknown.
+fn finish(
+    name: &str,
+    mut table: Table,
+    sources: Sources,
+    asks_tc: bool,
+    dirs: &[PathBuf],
+) -> Result<Loaded> {
     let mut read = typed::read(&table);
     let mut unset = Vec::new();
     for set in &sources.sets {
@@ -240,7 +252,11 @@ fn finish(name: &str, mut table: Table, sources: Sources, asks_tc: bool) -> Resu
             Err(err) => unset.push(err),
         }
     }
-    let (scenario, mut errors) = read;
+    let (mut scenario, mut errors) = read;
+    if let Some(fabric) = scenario.as_mut().and_then(|it| it.topology.fabric.as_mut()) {
+        let read = fabric.read(&Budget::default(), dirs);
+        read.map_err(|err| sources.placed(err))?;
+    }
     if let Some(scenario) = &scenario {
         check::plain_texts(&table, &mut errors);
         check::check(scenario, asks_tc, &mut errors);

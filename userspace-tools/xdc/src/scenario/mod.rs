@@ -10,6 +10,7 @@ pub mod dscp;
 pub mod engine;
 mod events;
 pub mod fabric;
+mod foreign;
 pub mod limits;
 mod load;
 mod merge;
@@ -599,6 +600,8 @@ pub struct FlowSpec {
     /// Changes of the sender's congestion control during the flow.
     #[serde(default)]
     pub switch: Vec<SwitchSpec>,
+    /// Start when all flows of this group have ended; `start` counts from then.
+    pub after: Option<String>,
     /// Size of each write of the application, repeated after `period`.
     #[serde(default)]
     pub burst: Size,

@@ -13,6 +13,7 @@ use xdc_netlink::phantom::{
     self,
     words::{Mistake, WORDS},
 };
+use xdc_proto::gates::Gate;
 use xdc_proto::{
     BpfObject, Congctl, Direction, Faults, Flow, Job, Link, MAX_FLOWS, Mark, Node, PhantomQueue,
     Plan, Queue, RunPlan, Switch, TCP_MEM, TcQueue, Topology, VERSION, WatchedQueue, to_hex,
@@ -30,7 +31,7 @@ use crate::scenario::paths::{Paths, Routes};
 use crate::scenario::programs::{check_command, programs};
 use crate::scenario::rotor;
 use crate::scenario::sysctl;
-use crate::scenario::traffic::{self, Classes};
+use crate::scenario::traffic::{self, Classes, Waits};
 use crate::scenario::tunnel::tunnels;
 use crate::scenario::{
     Cc, CcSpec, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, at, expand, expand_all, no_node,
@@ -84,7 +85,7 @@ pub fn plan_along(
         let paths = Paths::along(topology, routes);
         flows(budget, scenario, known, &paths, seed, scale)
     };
-    let mut flows = planned_flows(&topology, budget)?;
+    let (mut flows, gates) = planned_flows(&topology, budget)?;
     let mut watch = watch(budget, scenario, &topology)?;
     if watch.is_empty() {
         let paths = Paths::along(&topology, routes);
@@ -93,7 +94,7 @@ pub fn plan_along(
         let direction = if forward { &mut link.ab } else { &mut link.ba };
         if defaults::make_visible(direction) {
             // These flows replace the first ones.
-            flows = planned_flows(&topology, &Budget::default())?;
+            flows = planned_flows(&topology, &Budget::default())?.0;
         }
         watch.push(watched);
     }
@@ -131,6 +132,7 @@ pub fn plan_along(
             seed,
             programs,
             events,
+            gates,
             taps: Vec::new(),
             trace: Vec::new(),
             // Zero is omitted from JSON, so plans without the key keep their hash.
@@ -788,7 +790,8 @@ fn flows(
     paths: &Paths<'_>,
     seed: u64,
     scale: u32,
-) -> Result<Vec<Flow>> {
+) -> Result<(Vec<Flow>, Vec<Gate>)> {
+    let mut waits = Waits::default();
     let dscps = dscp::of_hosts(budget, scenario)?;
     let mut flows = Vec::new();
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
@@ -840,11 +843,17 @@ fn flows(
                 return Err(too_many(flows.len() + spec.count));
             }
             budget.charge("flows", spec.count, traffic::flow_bytes(&flow))?;
+            for number in flows.len()..flows.len() + spec.count {
+                waits.after(number, spec.after.as_ref());
+            }
             flows.extend(std::iter::repeat_n(flow, spec.count));
         }
     }
     let classes = Classes::new(paths, scenario.inter_rtt, scale);
-    traffic::expand(budget, scenario, paths, &classes, (seed, scale), &mut flows)?;
+    let seeded = (seed, scale);
+    traffic::expand(
+        budget, scenario, paths, &classes, seeded, &mut flows, &mut waits,
+    )?;
     // Drawn times are unbounded: allow a day, plus a day for the block's own start.
     let latest_ns = 2 * LONGEST.0 * u64::from(scale);
     if let Some(late) = flows.iter().find(|flow| flow.start_ns > latest_ns) {
@@ -862,7 +871,8 @@ fn flows(
     if flows.len() > MAX_FLOWS {
         return Err(too_many(flows.len()));
     }
-    Ok(flows)
+    let gates = waits.gates(budget, &flows)?;
+    Ok((flows, gates))
 }
 
 /// Checks that a full packet fits into each queue on the flows' paths, sizes in `bdp` included.

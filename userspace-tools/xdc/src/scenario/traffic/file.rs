@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Flows listed in a CSV file beside the scenario.
+//! Flows listed in a file beside the scenario: CSV, or a simulator's format.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use csv::{ReaderBuilder, StringRecord, Trim};
+use xdc_proto::gates::Gate;
 
-use super::TrafficSpec;
+use super::spec::StartUnit;
+use super::{Kind, TrafficSpec, hpcc, htsim};
 use crate::error::{Error, Result};
 use crate::scenario::budget::Budget;
 use crate::scenario::limits::{LONGEST, MOST_BYTES};
-use crate::scenario::{at, beside};
+use crate::scenario::{at, beside, foreign};
 use crate::text::{nearest, short};
 use crate::units::{Size, Time};
 
@@ -26,6 +28,7 @@ const SOURCE: &str = "source";
 const DESTINATION: &str = "destination";
 const BYTES: &str = "bytes";
 const GROUP: &str = "group";
+const AFTER: &str = "after";
 
 /// A flow of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct Row {
     pub bytes: u64,
     /// None: the block's group.
     pub group: Option<String>,
+    /// Group that ends first.
+    pub after: Option<String>,
 }
 
 /// Content of a file.
@@ -46,6 +51,8 @@ pub struct FlowFile {
     /// Text kept with the results.
     pub text: String,
     pub rows: Vec<Row>,
+    /// Starts behind other flows, by index of `rows`.
+    pub gates: Vec<Gate>,
 }
 
 impl FlowFile {
@@ -56,26 +63,72 @@ impl FlowFile {
         traffic: &[TrafficSpec],
     ) -> Result<BTreeMap<String, Self>> {
         let mut files = BTreeMap::new();
+        let mut forms: BTreeMap<&String, (Kind, Option<StartUnit>)> = BTreeMap::new();
         for (n, spec) in traffic.iter().enumerate() {
-            let new = |name: &&String| !files.contains_key(*name);
-            let Some(name) = spec.file.as_ref().filter(new) else {
+            let Some(name) = &spec.file else {
                 continue;
             };
-            let read = Self::read(budget, dirs, name);
-            let read = read.map_err(|err| err.at(at!["traffic", n, "file"]));
-            files.insert(name.clone(), read?);
+            let form = (spec.kind, spec.start_unit);
+            let about = |err: Error| err.at(at!["traffic", n, "file"]);
+            if *forms.entry(name).or_insert(form) != form {
+                let err = Error::usage(format!("'{name}' is also read as another kind"));
+                return Err(about(err.hint("one kind and start_unit for a file")));
+            }
+            if !files.contains_key(name) {
+                let read = Self::read(budget, dirs, name, form);
+                files.insert(name.clone(), read.map_err(about)?);
+            }
         }
         Ok(files)
     }
 
-    fn read(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<Self> {
+    fn read(
+        budget: &Budget,
+        dirs: &[PathBuf],
+        name: &str,
+        (kind, unit): (Kind, Option<StartUnit>),
+    ) -> Result<Self> {
         let (path, bytes) = beside::read(budget, dirs, name)?;
-        let about = |err: Error| err.about(path.display()).or_hint(SHAPE);
-        let text =
-            String::from_utf8(bytes).map_err(|_| about(Error::usage("not text in UTF-8")))?;
-        let rows = rows(text.strip_prefix('\u{feff}').unwrap_or(&text)).map_err(about)?;
-        Ok(Self { text, rows })
+        let about = |err: Error| {
+            let err = foreign::instead(err, &bytes, name, foreign::Role::Flows(kind));
+            err.about(path.display()).or_hint(SHAPE)
+        };
+        let text = std::str::from_utf8(&bytes);
+        let text = text.map_err(|_| about(Error::usage("not text in UTF-8")))?;
+        let own = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let read = match kind {
+            Kind::Htsim => htsim::parse(own, unit.unwrap_or(StartUnit::Ps)),
+            Kind::Hpcc => hpcc::parse(own),
+            _ => rows(own).map(|rows| Self {
+                text: text.to_owned(),
+                rows,
+                gates: Vec::new(),
+            }),
+        };
+        read.map_err(about)
     }
+}
+
+/// Refuses more flows than a run can have.
+pub fn check_count(rows: usize) -> Result<()> {
+    match rows > xdc_proto::MAX_FLOWS {
+        true => Err(Error::usage(format!(
+            "more than {} flows, one for each port",
+            xdc_proto::MAX_FLOWS
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Reads the bytes of a flow, as digits alone.
+pub fn flow_size(text: &str) -> Result<u64> {
+    let digits = text.bytes().all(|c| c.is_ascii_digit());
+    let bytes = text.parse::<u64>().ok().filter(|_| digits);
+    let bytes = bytes.filter(|bytes| (1..=MOST_BYTES.0).contains(bytes));
+    bytes.ok_or_else(|| {
+        let sentence = format!("'{}' is not the size of a flow", short(text));
+        Error::usage(sentence).hint(format!("1 to {} bytes, as digits alone", MOST_BYTES.0))
+    })
 }
 
 const SHAPE: &str = "lines of CSV: start_us,source,destination,bytes and then 0,a1,b1,1000000";
@@ -87,6 +140,7 @@ struct Columns {
     destination: usize,
     bytes: usize,
     group: Option<usize>,
+    after: Option<usize>,
 }
 
 fn rows(text: &str) -> Result<Vec<Row>> {
@@ -106,12 +160,7 @@ fn rows(text: &str) -> Result<Vec<Row>> {
                 .row(line, &record)
                 .map_err(|err| err.about(format!("line {line}")))?,
         );
-        if rows.len() > xdc_proto::MAX_FLOWS {
-            return Err(Error::usage(format!(
-                "more than {} flows, one for each port",
-                xdc_proto::MAX_FLOWS
-            )));
-        }
+        check_count(rows.len())?;
     }
     if rows.is_empty() {
         return Err(Error::usage("no flow"));
@@ -122,7 +171,9 @@ fn rows(text: &str) -> Result<Vec<Row>> {
 impl Columns {
     fn of(header: &StringRecord) -> Result<Self> {
         let starts = STARTS.iter().map(|(name, _)| *name);
-        let known: Vec<_> = starts.chain([SOURCE, DESTINATION, BYTES, GROUP]).collect();
+        let known: Vec<_> = starts
+            .chain([SOURCE, DESTINATION, BYTES, GROUP, AFTER])
+            .collect();
         for (place, name) in header.iter().enumerate() {
             if !known.contains(&name) {
                 let err = Error::usage(format!("unknown column '{}'", short(name)));
@@ -158,6 +209,7 @@ impl Columns {
             destination: needed(DESTINATION)?,
             bytes: needed(BYTES)?,
             group: place(GROUP),
+            after: place(AFTER),
         })
     }
 
@@ -181,14 +233,18 @@ impl Columns {
                 "a flow of {bytes} at {start}: must have 1 byte to {MOST_BYTES} and start within {LONGEST}"
             )));
         }
-        let group = self.group.map(field).filter(|group| !group.is_empty());
+        let named = |place: Option<usize>| {
+            let name = place.map(field).filter(|name| !name.is_empty());
+            name.map(str::to_owned)
+        };
         Ok(Row {
             line,
             start,
             source: short(field(self.source)).into_owned(),
             destination: short(field(self.destination)).into_owned(),
             bytes: bytes.0,
-            group: group.map(str::to_owned),
+            group: named(self.group),
+            after: named(self.after),
         })
     }
 }
@@ -225,6 +281,7 @@ pub mod tests {
         FlowFile {
             text: text.to_owned(),
             rows: rows(text).unwrap(),
+            gates: Vec::new(),
         }
     }
 
@@ -240,6 +297,7 @@ pub mod tests {
             destination: destination.to_owned(),
             bytes,
             group: None,
+            after: None,
         };
         assert_eq!(
             file.rows,

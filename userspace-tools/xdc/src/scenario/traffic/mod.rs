@@ -4,28 +4,35 @@
 //! Each block has its own random numbers, independent of other blocks. Their arithmetic gives equal
 //! results on every machine.
 
+mod after;
 mod file;
+mod hpcc;
+mod htsim;
 mod ideal;
+mod listed;
 mod sizes;
+mod spec;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use schemars::JsonSchema;
-use serde::Deserialize;
+use xdc_proto::gates::Gate;
 use xdc_proto::rng::Rng;
 use xdc_proto::{Flow, MAX_FLOWS, Switch};
 
+pub use self::after::Waits;
 pub use self::file::FlowFile;
+pub use self::hpcc::NODE;
 pub use self::ideal::{Classes, ideals_ns};
 pub use self::sizes::{Cdf, Sizes};
+pub use self::spec::{Kind, SIZES, TrafficSpec};
 use crate::error::{Error, Result};
 use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::dscp::{self, Dscp};
 use crate::scenario::paths::Paths;
 use crate::scenario::plan::too_many;
-use crate::scenario::{Scenario, at, expand_all, limits, names, pairs};
-use crate::units::{Fraction, PPM, Size, Time};
+use crate::scenario::{Scenario, at, names, pairs};
+use crate::units::{Fraction, PPM, Time};
 
 /// Groups of flows by their path.
 const INTRA: &str = "intra";
@@ -36,176 +43,8 @@ pub const CLASSES: [&str; 2] = [INTRA, INTER];
 /// Default share of a Poisson source's intra-DC flows, as in the papers (4:1).
 const LOCAL: Fraction = Fraction(800_000);
 
-/// Keys of all kinds that draw sizes.
-pub const SIZES: &[&str] = &["sizes", "intra_sizes", "inter_sizes"];
-
 /// Attempts to draw a permutation without a fixed point; about a third succeed.
 const ATTEMPTS: usize = 1_000;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[schemars(rename = "TrafficKind")]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Many hosts to one, at once.
-    Incast,
-    /// Repeated incasts.
-    Bursts,
-    /// Every host sends to one and receives from one.
-    Permutation,
-    /// Every host sends at random times to random others.
-    Poisson,
-    /// Messages between pairs of hosts.
-    Rpc,
-    /// Flows of a CSV file.
-    File,
-}
-
-/// A block of flows. Its kind decides which keys apply: [`TrafficSpec::validate`].
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TrafficSpec {
-    pub kind: Kind,
-    /// Senders; for a permutation and for Poisson sources the receivers, too.
-    #[serde(default)]
-    pub hosts: Vec<String>,
-    /// Receiver; an incast draws one of several each time, RPCs have one for each host.
-    pub to: Option<String>,
-    /// An incast's flows from each of its senders [default: 1].
-    pub per_host: Option<usize>,
-    /// A CSV file beside the scenario: start, source, destination and bytes of each flow.
-    pub file: Option<String>,
-    pub sizes: Option<Sizes>,
-    /// Sizes of intra-DC and inter-DC flows, if they differ.
-    pub intra_sizes: Option<Sizes>,
-    pub inter_sizes: Option<Sizes>,
-    /// Load of a host's link, as payload.
-    pub load: Option<Fraction>,
-    /// Share of flows within the source's datacenter.
-    pub local: Option<Fraction>,
-    /// Share of a permutation's flows between datacenters.
-    pub across: Option<Fraction>,
-    /// Number of senders of an incast, of RPCs per pair, otherwise of all flows.
-    pub flows: Option<usize>,
-    /// Time after `start` at which the last flow may start.
-    pub duration: Option<Time>,
-    /// Time between bursts, or between the messages of a pair.
-    pub period: Option<Time>,
-    /// Make the period the mean of exponential gaps.
-    #[serde(default)]
-    pub random: bool,
-    #[serde(default)]
-    pub start: Time,
-    #[serde(default)]
-    pub jitter: Time,
-    /// Reuse connections between two hosts, for one flow at a time.
-    #[serde(default)]
-    pub persistent: bool,
-    /// Group; default: `intra` or `inter`.
-    pub group: Option<String>,
-    /// DSCP of the flows' packets, in both directions.
-    pub dscp: Option<Dscp>,
-    #[serde(default)]
-    pub sndbuf: Size,
-    #[serde(default)]
-    pub rcvbuf: Size,
-    /// Announce the receivers' windows before the flows start.
-    #[serde(default)]
-    pub window_known: bool,
-}
-
-impl TrafficSpec {
-    pub fn all_sizes(&self) -> impl Iterator<Item = &Sizes> {
-        let all = [&self.sizes, &self.intra_sizes, &self.inter_sizes];
-        all.into_iter().flatten()
-    }
-
-    /// Checks required and allowed keys.
-    pub fn validate(&self) -> Result<()> {
-        let by_class = self.intra_sizes.is_some() && self.inter_sizes.is_some();
-        let half = self.intra_sizes.is_some() != self.inter_sizes.is_some();
-        let listed = self.kind == Kind::File;
-        if !listed && (half || by_class == self.sizes.is_some()) {
-            return self.refuse("needs 'sizes', or 'intra_sizes' and 'inter_sizes'");
-        }
-        let (must, may): (&[&str], &[&str]) = match self.kind {
-            Kind::Incast => (&["to"], &["flows", "per_host"]),
-            Kind::Bursts => (&["to", "period", "duration"], &["flows", "per_host"]),
-            Kind::Permutation => (&[], &["across"]),
-            Kind::Poisson => (&["load"], &["local", "flows", "duration"]),
-            Kind::Rpc => (&["to", "period"], &["random", "flows", "duration"]),
-            Kind::File => (&["file"], &[]),
-        };
-        let (must, may) = match listed {
-            true => (must.to_vec(), may.to_vec()),
-            false => ([must, &["hosts"]].concat(), [may, SIZES].concat()),
-        };
-        for (key, there) in [
-            ("hosts", !self.hosts.is_empty()),
-            ("file", self.file.is_some()),
-            ("sizes", self.sizes.is_some()),
-            ("intra_sizes", self.intra_sizes.is_some()),
-            ("inter_sizes", self.inter_sizes.is_some()),
-            ("to", self.to.is_some()),
-            ("load", self.load.is_some()),
-            ("local", self.local.is_some()),
-            ("across", self.across.is_some()),
-            ("flows", self.flows.is_some()),
-            ("per_host", self.per_host.is_some()),
-            ("duration", self.duration.is_some()),
-            ("period", self.period.is_some()),
-            ("random", self.random),
-        ] {
-            if there && !must.contains(&key) && !may.contains(&key) {
-                return self.refuse(&format!("takes no '{key}'"));
-            }
-            if !there && must.contains(&key) {
-                return self.refuse(&format!("needs '{key}'"));
-            }
-        }
-        let endless = matches!(self.kind, Kind::Poisson | Kind::Rpc);
-        if endless && self.flows.is_none() && self.duration.is_none() {
-            return self.refuse("needs 'flows' or 'duration'");
-        }
-        if self.flows == Some(0) || self.per_host == Some(0) {
-            return self.refuse("needs 'flows' and 'per_host' above 0");
-        }
-        if self.period == Some(Time(0)) || self.load == Some(Fraction(0)) {
-            return self.refuse("needs a 'period' and a 'load' above 0");
-        }
-        Ok(())
-    }
-
-    fn refuse(&self, why: &str) -> Result<()> {
-        Err(Error::usage(format!(
-            "[[traffic]] of kind {}: {why}",
-            self.kind.name()
-        )))
-    }
-
-    fn hosts(&self, budget: &Budget) -> Result<Vec<String>> {
-        let hosts = expand_all(budget, &self.hosts)?;
-        let mut unique = hosts.clone();
-        unique.sort();
-        unique.dedup();
-        if unique.len() != hosts.len() || hosts.is_empty() {
-            return Err(Error::usage("[[traffic]] has no hosts, or has one twice"));
-        }
-        Ok(hosts)
-    }
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Incast => "incast",
-            Self::Bursts => "bursts",
-            Self::Permutation => "permutation",
-            Self::Poisson => "poisson",
-            Self::Rpc => "rpc",
-            Self::File => "file",
-        }
-    }
-}
 
 /// A flow's ends and its start, ns.
 #[derive(Debug, Clone, PartialEq)]
@@ -217,6 +56,35 @@ struct Draft {
     bytes: Option<u64>,
     /// Group, if not the block's.
     group: Option<String>,
+    /// Flows that end first, if not the block's.
+    waits: Waiting,
+}
+
+/// Condition of a draft's start.
+#[derive(Debug, Clone, PartialEq, Default)]
+enum Waiting {
+    /// The block's: `after`, or none.
+    #[default]
+    Block,
+    /// A group, and then the draft's own start alone.
+    Group(String),
+    /// A gate of [`Drafts`].
+    Gate,
+}
+
+/// Flows before their sizes are drawn.
+#[derive(Default)]
+struct Drafts {
+    drafts: Vec<Draft>,
+    /// Gates by index of `drafts`.
+    gates: Vec<Gate>,
+}
+
+impl From<Vec<Draft>> for Drafts {
+    fn from(drafts: Vec<Draft>) -> Self {
+        let gates = Vec::new();
+        Self { drafts, gates }
+    }
 }
 
 impl Draft {
@@ -227,6 +95,7 @@ impl Draft {
             start_ns,
             bytes: None,
             group: None,
+            waits: Waiting::Block,
         }
     }
 }
@@ -248,6 +117,7 @@ pub fn expand(
     classes: &Classes,
     (seed, scale): (u64, u32),
     flows: &mut Vec<Flow>,
+    waits: &mut Waits,
 ) -> Result<()> {
     let dscps = dscp::of_hosts(budget, scenario)?;
     for (number, spec) in scenario.traffic.iter().enumerate() {
@@ -263,7 +133,7 @@ pub fn expand(
             dscps: &dscps,
             scale: scale.into(),
         };
-        let drafted = block.flows(&mut Rng::new(seed));
+        let drafted = block.flows(&mut Rng::new(seed), flows.len(), waits);
         flows.extend(drafted.map_err(|err| err.at(at!["traffic", number]))?);
         if flows.len() > MAX_FLOWS {
             return Err(too_many(flows.len()));
@@ -284,24 +154,38 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn flows(&self, rng: &mut Rng) -> Result<Vec<Flow>> {
-        let mut drafts = match self.spec.kind {
-            Kind::Incast => self.bursts(rng, 1, 0)?,
+    /// Draws the block's flows, the first of which becomes number `first`.
+    fn flows(&self, rng: &mut Rng, first: usize, waits: &mut Waits) -> Result<Vec<Flow>> {
+        let Drafts { drafts, gates } = match self.spec.kind {
+            Kind::Incast => self.bursts(rng, 1, 0)?.into(),
             Kind::Bursts => {
-                let period_ns = self.scaled(self.spec.period.unwrap_or_default()).max(1);
+                let period_ns = self.burst_period_ns()?;
                 let duration_ns = self.scaled(self.spec.duration.unwrap_or_default());
                 let bursts = usize::try_from(duration_ns.div_ceil(period_ns));
                 self.bursts(rng, bursts.unwrap_or(usize::MAX), period_ns)?
+                    .into()
             }
-            Kind::Permutation => self.permutation(rng)?,
-            Kind::Poisson => self.poisson(rng)?,
-            Kind::Rpc => self.rpc(rng)?,
-            Kind::File => self.listed()?,
+            Kind::Permutation => self.permutation(rng)?.into(),
+            Kind::Poisson => self.poisson(rng)?.into(),
+            Kind::Rpc => self.rpc(rng)?.into(),
+            Kind::File | Kind::Htsim | Kind::Hpcc => self.listed()?,
         };
-        drafts.sort_by_key(|draft| draft.start_ns);
+        let mut drafts: Vec<_> = drafts.into_iter().enumerate().collect();
+        drafts.sort_by_key(|(_, draft)| draft.start_ns);
+        let mut numbers = vec![0; drafts.len()];
+        for (place, (n, draft)) in drafts.iter().enumerate() {
+            numbers[*n] = first + place;
+            let group = match &draft.waits {
+                Waiting::Block => self.spec.after.as_ref(),
+                Waiting::Group(group) => Some(group),
+                Waiting::Gate => None,
+            };
+            waits.after(first + place, group);
+        }
+        waits.add(self.budget, &gates, &numbers)?;
         drafts
             .into_iter()
-            .map(|draft| self.flow(draft, rng))
+            .map(|(_, draft)| self.flow(draft, rng))
             .collect()
     }
 
@@ -309,6 +193,10 @@ impl Block<'_> {
         let Draft {
             src, dst, group, ..
         } = draft;
+        let start_ns = match draft.waits {
+            Waiting::Block => self.scaled(self.spec.start),
+            Waiting::Group(_) | Waiting::Gate => 0,
+        };
         if src == dst {
             let err = Error::usage(format!("a flow leads from '{src}' to itself"));
             return Err(err.hint("another receiver"));
@@ -332,7 +220,7 @@ impl Block<'_> {
             dst,
             group: group.unwrap_or_else(|| spec.group.as_deref().unwrap_or(class).to_owned()),
             bytes,
-            start_ns: self.scaled(spec.start).saturating_add(draft.start_ns),
+            start_ns: start_ns.saturating_add(draft.start_ns),
             start_jitter_us: self.scaled(spec.jitter) / 1000,
             cc: None,
             receiver_cc: None,
@@ -399,6 +287,24 @@ impl Block<'_> {
             }
         }
         Ok(drafts)
+    }
+
+    /// Time between bursts: `period`, or by the `load` of all links of the senders.
+    fn burst_period_ns(&self) -> Result<u64> {
+        let Some(load) = self.spec.load else {
+            return Ok(self.scaled(self.spec.period.unwrap_or_default()).max(1));
+        };
+        let to = self.spec.to.as_deref().unwrap_or_default();
+        let to = names::expand(self.budget, to)?;
+        let hosts = self.spec.hosts(self.budget)?;
+        let others = hosts.iter().filter(|host| to.first() != Some(*host));
+        let senders = self.spec.flows.unwrap_or_else(|| others.count());
+        let flows = (senders * self.spec.per_host.unwrap_or(1)) as f64;
+        let rates = hosts.iter().map(|host| self.rate_bps(host));
+        let capacity_bps: u64 = rates.sum::<Result<_>>()?;
+        let load = f64::from(load.0) / f64::from(PPM);
+        let period_ns = flows * self.mean(false, true)? * 8e9 / (load * capacity_bps as f64);
+        Ok((period_ns.round() as u64).max(1))
     }
 
     /// Refuses more flows than a run can have, before drawing them.
@@ -523,31 +429,6 @@ impl Block<'_> {
                 "the links of '{host}' have no rate, which 'load' needs"
             ))
         })
-    }
-
-    /// Flows of a file; errors have their line.
-    fn listed(&self) -> Result<Vec<Draft>> {
-        let name = self.spec.file.as_deref().unwrap_or_default();
-        let file = self.scenario.files.get(name);
-        let file = file.ok_or_else(|| Error::usage(format!("'{name}' was not read")))?;
-        let draft = |row: &file::Row| {
-            let (src, dst) = (&row.source, &row.destination);
-            let about = |err: Error| err.about(format!("{name}: line {}", row.line));
-            self.paths.base_rtt_us(src, dst).map_err(about)?;
-            if src == dst {
-                let err = Error::usage(format!("'{src}' sends to itself"));
-                return Err(about(err.hint("another destination")));
-            }
-            if let Some(group) = &row.group {
-                limits::group_name(group).map_err(about)?;
-            }
-            Ok(Draft {
-                bytes: Some(row.bytes),
-                group: row.group.clone(),
-                ..Draft::new(src, dst, self.scaled(row.start))
-            })
-        };
-        file.rows.iter().map(draft).collect()
     }
 
     fn rpc(&self, rng: &mut Rng) -> Result<Vec<Draft>> {

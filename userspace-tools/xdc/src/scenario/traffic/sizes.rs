@@ -12,7 +12,7 @@ use super::TrafficSpec;
 use crate::error::{Error, Result};
 use crate::scenario::budget::Budget;
 use crate::scenario::limits::MOST_BYTES;
-use crate::scenario::{at, beside};
+use crate::scenario::{at, beside, foreign};
 use crate::text::short;
 use crate::units::{Size, text_schema};
 
@@ -109,8 +109,8 @@ pub struct Cdf {
     pub own: Option<String>,
 }
 
-const SHAPE: &str =
-    "lines such as \"10000 15\": bytes, and the percentage of flows up to that size";
+const SHAPE: &str = "lines such as \"10000 15\": bytes, and the share of flows up to that size, \
+                     from 0 to 100 or from 0 to 1";
 
 impl Cdf {
     /// Reads the distributions that the traffic names: files beside the scenario, with or without
@@ -154,32 +154,46 @@ impl Cdf {
             own => own,
         };
         let (path, bytes) = read.ok_or_else(|| unknown(name))?;
-        let about = |err: Error| err.about(path.display());
-        let text = String::from_utf8(bytes)
+        let about = |err: Error| {
+            let err = foreign::instead(err, &bytes, name, foreign::Role::Sizes);
+            err.about(path.display())
+        };
+        let text = std::str::from_utf8(&bytes)
             .map_err(|_| about(Error::usage("not text in UTF-8").hint(SHAPE)))?;
-        let cdf = Self::parse(&text).map_err(about)?;
+        let cdf = Self::parse(text).map_err(about)?;
         Ok(Self {
-            own: is_own.then_some(text),
+            own: is_own.then(|| text.to_owned()),
             ..cdf
         })
     }
 
-    /// Parses lines of bytes and cumulative percent, or share; `#` begins a comment.
+    /// Parses lines of bytes and cumulative percent, or share; `#` begins a comment. A first line
+    /// without a number is a header.
     fn parse(text: &str) -> Result<Self> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let number = |word: &str| {
+            let digits = word.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+            let number = word.parse::<f64>().ok().filter(|_| digits);
+            number.filter(|n| n.is_finite())
+        };
         let mut points: Vec<(f64, f64)> = Vec::new();
-        for (number, line) in text.lines().enumerate() {
+        let mut last = 0;
+        let mut is_first = true;
+        for (n, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default();
-            let words: Vec<_> = line.split_whitespace().collect();
-            if words.is_empty() {
+            let words = line.split(|c: char| c.is_whitespace() || c == ',');
+            let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+            let header = is_first;
+            is_first = is_first && words.is_empty();
+            // A number with a sign is a mistake, no header.
+            let is_number = |word: &&str| word.parse::<f64>().is_ok();
+            if words.is_empty() || (header && !words.iter().any(is_number)) {
                 continue;
             }
+            last = n + 1;
             let wrong = |why: &str| {
-                let line = short(line);
-                Error::usage(format!("line {}: '{line}' {why}", number + 1)).hint(SHAPE)
-            };
-            let number = |word: &str| {
-                let number = word.parse::<f64>().ok();
-                number.filter(|n| n.is_finite() && *n >= 0.0)
+                let line = short(line.trim());
+                Error::usage(format!("line {last}: '{line}' {why}")).hint(SHAPE)
             };
             let point = match words[..] {
                 [bytes, percent] => number(bytes).zip(number(percent)),
@@ -199,14 +213,11 @@ impl Cdf {
             }
             points.push(point);
         }
-        let ends = points.first().zip(points.last());
-        let whole = match ends.map(|(first, last)| (first.1, last.1)) {
-            Some((0.0, 100.0)) => 100.0,
-            Some((0.0, 1.0)) => 1.0,
-            _ => {
-                let sentence = "the last column must go from 0 to 100, or from 0 to 1";
-                return Err(Error::usage(sentence).hint(SHAPE));
-            }
+        let whole = match (points.first(), points.last()) {
+            (Some((_, 0.0)), Some((_, 100.0))) => 100.0,
+            (Some((_, 0.0)), Some((_, 1.0))) => 1.0,
+            (None, _) | (_, None) => return Err(Error::usage("no size").hint(SHAPE)),
+            (Some(first), Some(end)) => return Err(ends(*first, *end, last)),
         };
         points.iter_mut().for_each(|point| point.1 /= whole);
         let mean = points
@@ -229,6 +240,25 @@ impl Cdf {
             true => x0 + (x1 - x0) * (share - c0) / (c1 - c0),
             false => x1,
         }
+    }
+}
+
+/// Error for shares that do not begin or end as they must; `line` is the last.
+fn ends(first: (f64, f64), end: (f64, f64), line: usize) -> Error {
+    if first.0 == 0.0 && [1.0, 100.0].contains(&end.0) && end.1 > 100.0 {
+        let err = Error::usage("the first column has the shares, and the second the sizes");
+        return err.hint("the columns in the other order");
+    }
+    match first.1 > 0.0 {
+        true => Error::usage(format!("the first share is {}, not 0", first.1)).hint(format!(
+            "a line before with the least size and 0: {} 0",
+            first.0
+        )),
+        false => Error::usage(format!(
+            "line {line}: the last share is {}, not 100 or 1",
+            end.1
+        ))
+        .hint("a last line with the largest size and 100, or 1"),
     }
 }
 
@@ -318,8 +348,47 @@ pub mod tests {
             "0 0 0\n1 100",
             "a b",
             "0 1\n1 100",
+            "0 0\n-5 50\n9 100",
+            "size +1\n0 0\n9 100",
+            "0 0\n1,5 50\n9 100",
+            "0 0\ninf 100",
+            "0 0\n5 50%\n9 100",
         ] {
             assert!(Cdf::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn separators_headers_and_ends_of_lines_are_free() {
+        let want = Cdf::parse("0 0\n10 50\n30 100\n").unwrap();
+        for text in [
+            "\u{feff}size,cdf\r\n0,0\r\n10,0.5\r\n30,1\r\n",
+            "# of a testbed\n\nbytes\tpercent\n0\t0\n\n 10 \t 50.0 \n30\t100",
+            "0 , 0\n1e1 , .5 # half\n30 , 1.0\n   \n",
+        ] {
+            assert_eq!(Cdf::parse(text).unwrap(), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn errors_of_a_distribution_have_line_cause_and_fix() {
+        for (text, words) in [
+            (
+                "0 0\n\nx 5\n9 100",
+                "line 3: 'x 5' is not a size and a percentage",
+            ),
+            (
+                "0 0\n9 99",
+                "line 2: the last share is 99, not 100 or 1 try: a last line",
+            ),
+            (
+                "7 0.1\n9 1",
+                "the first share is 0.1, not 0 try: a line before",
+            ),
+            ("0 0\n0.5 1000\n1 3000", "the first column has the shares"),
+        ] {
+            let said = Cdf::parse(text).unwrap_err().lines().join(" ");
+            assert!(said.contains(words), "{text:?}: {said}");
         }
     }
 

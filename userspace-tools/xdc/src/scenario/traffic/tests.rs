@@ -291,6 +291,142 @@ fn a_file_lists_flows() {
     }
 }
 
+/// Plan of the scenario with blocks and a file.
+fn with_file(blocks: &str, read: Result<FlowFile>) -> Result<RunPlan> {
+    let mut scenario = parse("two", &format!("{TWO}{blocks}"), &[])?.scenario;
+    scenario.files.insert("x".to_owned(), read?);
+    match plan(&scenario, "cubic", 1, 1)?.job {
+        Job::Run(run) => Ok(run),
+        job => panic!("{job:?}"),
+    }
+}
+
+const MATRIX: &str = "[[traffic]]\nkind = \"htsim\"\nfile = \"x\"\nstart_unit = \"us\"\n";
+
+fn with_matrix(more: &str, matrix: &str) -> Result<RunPlan> {
+    let read = htsim::parse(matrix, spec::StartUnit::Us);
+    with_file(&format!("{MATRIX}{more}"), read)
+}
+
+#[test]
+fn a_matrix_numbers_the_hosts_and_its_triggers_name_flows() {
+    let matrix = "0->4 start 7 size 500 send_done_trigger 1\n1->5 start 5 size 600 recv_done_trigger 1\n\
+                  4->0 id 3 trigger 1 size 700\ntrigger id 1 barrier count 2\n";
+    let run = with_matrix("start = \"1ms\"\ngroup = \"g\"", matrix).unwrap();
+    let told: Vec<_> = run
+        .flows
+        .iter()
+        .map(|flow| (flow.src.as_str(), flow.dst.as_str(), flow.start_ns))
+        .collect();
+    // The block's start delays only flows without a trigger.
+    let want = [
+        ("b1", "a1", 0),
+        ("a2", "b2", 1_005_000),
+        ("a1", "b1", 1_007_000),
+    ];
+    assert_eq!(told, want);
+    let gate = Gate {
+        needs: 2,
+        received: vec![1],
+        acked: vec![2],
+        starts: vec![0],
+    };
+    assert_eq!(run.gates, [gate]);
+    let run = with_matrix("hosts = [\"b[1-4]\", \"a[1-2]\"]", matrix).unwrap();
+    assert_eq!(
+        (run.flows[1].src.as_str(), run.flows[1].dst.as_str()),
+        ("b2", "a2")
+    );
+    for (more, matrix, words) in [
+        (
+            "",
+            "0->8 start 0 size 1\n",
+            "x: line 1: there is no host 8: the last of 8 hosts is 7",
+        ),
+        ("", "3->3 start 0 size 1\n", "line 1: 'a4' sends to itself"),
+        ("persistent = true", matrix, "excludes 'persistent'"),
+        (
+            "",
+            "0->1 id 1 trigger 1 size 1 send_done_trigger 1\ntrigger id 1 oneshot\n",
+            "the flow from 'a1' to 'a2' in group 'intra' never starts",
+        ),
+    ] {
+        let said = with_matrix(more, matrix).unwrap_err().to_string();
+        assert!(said.contains(words), "{matrix}: {said}");
+    }
+}
+
+#[test]
+fn the_unit_of_a_matrix_is_required() {
+    let text = format!("{TWO}[[traffic]]\nkind = \"htsim\"\nfile = \"x\"\n");
+    let said = parse("two", &text, &[]).unwrap_err().lines().join(" ");
+    let both = [
+        "start_unit = \"ps\"",
+        "start_unit = \"us\"",
+        "csg-htsim",
+        "Uno_SC25",
+    ];
+    assert!(both.iter().all(|words| said.contains(words)), "{said}");
+}
+
+#[test]
+fn a_group_starts_after_another() {
+    let blocks = "[[flows]]\nsrc = \"a1\"\ndst = \"b1\"\nbytes = \"1kB\"\ncount = 2\ngroup = \"one\"\n\
+                  [[traffic]]\nkind = \"incast\"\nhosts = [\"a[1-2]\"]\nto = \"b1\"\nsizes = \"1kB\"\n\
+                  group = \"two\"\nafter = \"one\"\nstart = \"3us\"\n\
+                  [[traffic]]\nkind = \"file\"\nfile = \"x\"\nstart = \"9us\"\n";
+    let header = "start_us,source,destination,bytes,group,after\n";
+    let with = |rows: &str| with_file(blocks, Ok(file::tests::of(&format!("{header}{rows}"))));
+    let run = with("5,a3,b3,10,three,two\n1,a4,b4,10,,\n").unwrap();
+    let starts: Vec<_> = run.flows.iter().map(|flow| flow.start_ns).collect();
+    // Rows that wait are not delayed by the block's start.
+    assert_eq!(starts, [0, 0, 3_000, 3_000, 10_000, 5_000]);
+    let gate = |received: &[usize], starts: &[usize]| Gate {
+        needs: received.len(),
+        received: received.to_vec(),
+        acked: Vec::new(),
+        starts: starts.to_vec(),
+    };
+    assert_eq!(run.gates, [gate(&[0, 1], &[2, 3]), gate(&[2, 3], &[5])]);
+    for (rows, words) in [
+        (
+            "1,a4,b4,10,,tow\n",
+            "after = 'tow': no flow is in this group",
+        ),
+        (
+            "1,a4,b4,10,three,four\n1,a3,b4,10,four,three\n",
+            "never starts: it waits for its own end",
+        ),
+    ] {
+        let said = with(rows).unwrap_err().to_string();
+        assert!(said.contains(words), "{said}");
+    }
+    let endless =
+        blocks.replace("bytes = \"1kB\"\n", "") + "[[run]]\non = \"a1\"\ncommand = \"true\"\n";
+    let said = with_file(
+        &format!("duration = \"1s\"\n{endless}"),
+        Ok(FlowFile::default()),
+    );
+    assert!(said.is_err());
+}
+
+#[test]
+fn bursts_offer_their_load() {
+    let text = format!(
+        "kind = \"bursts\"\n{ALL}\nto = \"a1\"\nsizes = \"10kB\"\nload = \"2%\"\nflows = 4\n\
+         per_host = 2\nduration = \"1s\""
+    );
+    let flows = flows(&text, 3);
+    let bits = flows.iter().map(|flow| flow.bytes).sum::<u64>() as f64 * 8.0;
+    assert!((bits / 8e9 / 0.02 - 1.0).abs() < 0.01, "{bits}");
+    // A burst of 80 kB in 8 Gbit/s x 2 %.
+    assert_eq!((flows[7].start_ns, flows[8].start_ns), (0, 4_000_000));
+    for more in ["\nperiod = \"1ms\"", "\nflows = 0"] {
+        let text = text.replace("\nflows = 4", "") + more;
+        assert!(run_with(&text, 1, 1, "cubic").is_err(), "{more}");
+    }
+}
+
 #[test]
 fn missing_and_unused_keys_of_a_kind_are_named() {
     for (text, word) in [
