@@ -271,7 +271,8 @@ impl FabricSpec {
         let tree = self.kind == Shape::FatTree;
         let rotor = self.kind == Shape::Rotor;
         let graph = self.kind == Shape::Hpcc;
-        let from_file = graph || self.kind == Shape::Htsim;
+        let clos = self.kind == Shape::Htsim;
+        let from_file = graph || clos;
         let flat = self.kind == Shape::Dumbbell || rotor || graph;
         let unused = [
             ("file", self.file.is_some() && !from_file),
@@ -298,10 +299,7 @@ impl FabricSpec {
                 self.spines.is_some() && (tree || flat || from_file),
             ),
             ("hosts", self.hosts.is_some() && (tree || from_file)),
-            (
-                "edge",
-                self.edge.is_set() && !tree && !(from_file && !graph),
-            ),
+            ("edge", self.edge.is_set() && !tree && !clos),
             (
                 "core",
                 self.core.is_set() && (flat || (!tree && self.spines == Some(0))),

@@ -245,6 +245,9 @@ impl Clos {
     /// The fabric's layers with rates and delays of the tiers. A switch's latency delays what
     /// arrives at it.
     fn layers(&self, own: &FabricSpec) -> Result<FabricSpec> {
+        if self.tiers.len() == 2 && own.edge.is_set() {
+            return Err(Error::usage("a file of two tiers takes no 'edge'").hint("'core'"));
+        }
         let mut spec = own.clone();
         let below: [&mut LayerSpec; 3] = match self.tiers.len() {
             2 => [&mut spec.host, &mut spec.core, &mut spec.edge],
@@ -363,12 +366,12 @@ mod tests {
                 "Radix_Up two",
                 "line 9: Radix_Up 'two' is not a whole number",
             ),
+            ("Radix_Up 2", "Radix_Up 3", "not 'Oversubscribed 1'"),
             (
-                "Radix_Up 2",
-                "Radix_Up 3",
-                "not 'Oversubscribed 1'",
+                "Radix_Down 4",
+                "Radix_Down 3",
+                "the tiers do not fit: Radix_Down of tier 1",
             ),
-            ("Radix_Down 4", "Radix_Down 3", "the tiers do not fit: Radix_Down of tier 1"),
             ("Tier 1", "Tier 0", "line 13: tier 0 is there twice"),
             ("Podsize 8", "Podsize 4", "two tiers are one pod"),
             (

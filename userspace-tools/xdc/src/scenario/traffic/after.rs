@@ -52,19 +52,21 @@ impl Waits {
             if received.is_empty() {
                 return Err(unknown(&group, flows));
             }
-            if let Some(n) = received.iter().find(|&&n| flows[n].bytes == 0) {
-                return Err(Error::usage(format!(
-                    "after = '{group}': the flow from '{}' to '{}' of this group never ends",
-                    flows[*n].src, flows[*n].dst
-                ))
-                .hint("'bytes' for each flow of the group"));
-            }
             self.gates.push(Gate {
                 needs: received.len(),
                 received,
                 acked: Vec::new(),
                 starts,
             });
+        }
+        let ends = |gate: &Gate| [gate.received.clone(), gate.acked.clone()].concat();
+        let mut ends = self.gates.iter().flat_map(ends);
+        if let Some(n) = ends.find(|&n| flows[n].bytes == 0) {
+            return Err(Error::usage(format!(
+                "the flow from '{}' to '{}' never ends, but others start after it",
+                flows[n].src, flows[n].dst
+            ))
+            .hint("a size for each flow before others"));
         }
         let of_starts = self.gates.iter().flat_map(|gate| &gate.starts);
         let of_acks = self.gates.iter().flat_map(|gate| &gate.acked);

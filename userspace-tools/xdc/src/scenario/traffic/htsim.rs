@@ -105,7 +105,7 @@ impl Matrix {
     ) -> Result<()> {
         let [source, destination] = ends.map(|end| whole("number of a host", end));
         let flow = self.rows.len();
-        let (mut start, mut bytes, mut waits) = (None, None, None);
+        let (mut start, mut bytes, mut waits) = (None, None, false);
         for pair in words.chunks(2) {
             let &[word, value] = pair else {
                 let word = short(pair[0]).into_owned();
@@ -119,8 +119,16 @@ impl Matrix {
                     }
                 }
                 "start" => start = Some(start_of(value, unit)?),
+                // A flow of size 0 has no end in htsim, too.
+                "size" if value == "0" => bytes = Some(0),
                 "size" => bytes = Some(flow_size(value)?),
-                "trigger" => waits = Some(self.used(line, value)?.starts.push(flow)),
+                "trigger" if waits => {
+                    return Err(Error::usage("two triggers start the connection"));
+                }
+                "trigger" => {
+                    self.used(line, value)?.starts.push(flow);
+                    waits = true;
+                }
                 "send_done_trigger" => self.used(line, value)?.acked.push(flow),
                 "recv_done_trigger" => self.used(line, value)?.received.push(flow),
                 "prio" => drop(whole("priority", value)?),
@@ -128,11 +136,11 @@ impl Matrix {
             }
         }
         match (start, waits) {
-            (Some(_), Some(())) => {
+            (Some(_), true) => {
                 let err = Error::usage("the connection has 'start' and 'trigger'");
                 return Err(err.hint("one of them"));
             }
-            (None, None) => {
+            (None, false) => {
                 let err = Error::usage("the connection has neither 'start' nor 'trigger'");
                 return Err(err.hint("start 0"));
             }
@@ -369,7 +377,6 @@ mod tests {
             ("0->1 start 0 trigger 1 size 5\n", "'start' and 'trigger'"),
             ("0->x start 0 size 5\n", "'x' is not the number of a host"),
             ("0->1 start 0 size 5kB\n", "'5kB' is not the size of a flow"),
-            ("0->1 start 0 size 0\n", "'0' is not the size of a flow"),
             ("0->1 start -1 size 5\n", "'-1' is not a start"),
             (
                 "0->1 start 0 size 5 sise 9\n",

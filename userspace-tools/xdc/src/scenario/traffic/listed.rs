@@ -33,6 +33,11 @@ impl Block<'_> {
                 let err = Error::usage(format!("'{src}' sends to itself"));
                 return Err(about(err.hint("another destination")));
             }
+            if row.bytes == 0 && self.scenario.duration.is_none() {
+                let err =
+                    Error::usage("a flow of size 0 never ends in a scenario without 'duration'");
+                return Err(about(err.hint("duration = \"10s\"")));
+            }
             for group in row.group.iter().chain(&row.after) {
                 limits::group_name(group).map_err(about)?;
             }

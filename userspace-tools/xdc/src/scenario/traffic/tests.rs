@@ -401,13 +401,28 @@ fn a_group_starts_after_another() {
         let said = with(rows).unwrap_err().to_string();
         assert!(said.contains(words), "{said}");
     }
-    let endless =
-        blocks.replace("bytes = \"1kB\"\n", "") + "[[run]]\non = \"a1\"\ncommand = \"true\"\n";
-    let said = with_file(
-        &format!("duration = \"1s\"\n{endless}"),
-        Ok(FlowFile::default()),
+}
+
+#[test]
+fn a_flow_of_size_0_needs_a_duration_and_nothing_waits_for_it() {
+    let endless = "0->1 start 0 size 0\n";
+    let said = with_matrix("", endless).unwrap_err().to_string();
+    assert!(
+        said.contains("x: line 1: a flow of size 0 never ends"),
+        "{said}"
     );
-    assert!(said.is_err());
+    let of = |matrix: &str| {
+        let read = htsim::parse(matrix, spec::StartUnit::Us).unwrap();
+        let mut scenario = parse("two", &format!("duration = \"1s\"\n{TWO}{MATRIX}"), &[])
+            .unwrap()
+            .scenario;
+        scenario.files.insert("x".to_owned(), read);
+        plan(&scenario, "cubic", 1, 1)
+    };
+    assert!(of(endless).is_ok());
+    let waits = "0->1 start 0 size 0 send_done_trigger 1\n1->0 id 2 trigger 1 size 5\ntrigger id 1 oneshot\n";
+    let said = of(waits).unwrap_err().to_string();
+    assert!(said.contains("from 'a1' to 'a2' never ends"), "{said}");
 }
 
 #[test]
