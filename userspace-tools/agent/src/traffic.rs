@@ -7,6 +7,9 @@
 //! failed system call takes a microsecond of virtual time, and a connect that waits for its answer does fail,
 //! so if possible connections are made while no short flow is active.
 
+mod report;
+mod setup;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -41,6 +44,7 @@ use crate::{
     transfer::{DELAYED_ACK_NS, Received, Sockets, Transfer},
     watch::{self, Counters, Watch},
 };
+use setup::*;
 
 /// How long before its start a flow connects, beyond a few RTTs: at the first if that disturbs no flow, at
 /// the second in any case. Start times are rounded down to the third, so that connections are made together.
@@ -532,107 +536,6 @@ impl<'a> Traffic<'a> {
         channel.send(&Message::Flow(result))
     }
 
-    fn sample(&mut self, now: u64) -> Result<Sample> {
-        let queues = self.watches.iter_mut().map(Watch::sample);
-        let queues = queues.collect::<Result<_>>()?;
-        let mut flows: Vec<FlowSample> = Vec::new();
-        if self.run.flow_series {
-            let states = self.transfers.iter_mut().map(Transfer::sample);
-            flows = states.collect::<Result<_>>()?;
-        }
-        let received = flows.iter().map(|flow| flow.received_bytes).sum();
-        Ok(Sample {
-            t_us: self.us_since_start(now),
-            active_flows: self.active,
-            received_bytes: self.taken_bytes.max(received),
-            flows,
-            queues,
-        })
-    }
-
-    /// Reports progress, in steps.
-    fn report_progress(&mut self, sample: &Sample, channel: &mut Channel) -> Result<()> {
-        let by_time = self
-            .run
-            .stop_after_us
-            .map_or(0.0, |stop_us| sample.t_us as f64 / stop_us as f64);
-        let expected: u64 = self.run.flows.iter().map(|flow| flow.bytes).sum();
-        let by_bytes = match self.run.flows.iter().all(|flow| flow.bytes > 0) {
-            true => sample.received_bytes as f64 / expected as f64,
-            false => 0.0,
-        };
-        let done = by_time.max(by_bytes);
-        if done < self.reported + PROGRESS_STEP {
-            return Ok(());
-        }
-        self.reported = done;
-        channel.send(&Message::Progress {
-            what: match self.run.programs.is_empty() {
-                true => format!("{} flows", self.unfinished),
-                false => format!("{} flows and programs", self.unfinished),
-            },
-            done: done.min(1.0),
-        })
-    }
-
-    /// Sends the last sample and the results.
-    fn report(mut self, channel: &mut Channel) -> Result<u64> {
-        let now = now_ns()?;
-        let last = self.sample(now)?;
-        channel.send(&Message::Sample(last))?;
-        if self.unfinished == 0 {
-            // The senders' counters are complete when the last ACKs have arrived.
-            let rtts_ns = 2 * slowest_rtt_ns(self.run);
-            self.settle(now + rtts_ns, |_| true)?;
-            self.settle(now + rtts_ns + DELAYED_ACK_NS, |it| {
-                it.ended.iter().any(|&flow| it.transfers[flow].awaits_ack())
-            })?;
-        }
-        for flow in std::mem::take(&mut self.ended) {
-            self.finish(flow, channel)?;
-        }
-        for flow in 0..self.transfers.len() {
-            if !self.transfers[flow].is_complete() {
-                self.finish(flow, channel)?;
-            }
-        }
-        // Stop all programs before reading their output.
-        for running in self.programs.values_mut() {
-            running.stop()?;
-        }
-        for (program, running) in &mut self.programs {
-            running.report(*program, channel)?;
-        }
-        if let Some(trace) = &self.trace {
-            trace.report(self.network, self.origin_ns, channel)?;
-        }
-        for (tap, capture) in self.captures.iter_mut().enumerate() {
-            capture.report(tap, &self.run.taps[tap].node, channel)?;
-        }
-        for (queue, watch) in self.watches.iter_mut().enumerate() {
-            channel.send(&Message::Queue(watch.result(queue)?))?;
-        }
-        if let Some(circuits) = self.network.circuits() {
-            let counted = circuits.counted(self.network, self.origin_ns)?;
-            channel.send(&Message::Circuits(counted))?;
-        }
-        let books = Books::read(self.network)?;
-        let lost = self.links.lost_arrivals(self.network)?;
-        let mut dropped = books.dropped(self.network, &lost);
-        channel.send(&Message::Totals(watch::totals(&books, &dropped)))?;
-        let after = Counters::read(self.network, endpoints(self.network, self.run)?)?;
-        channel.send(&Message::Counters(after.told_since(&self.counters)))?;
-        for (counter, delta) in after.suspects_since(&self.counters) {
-            channel.send(&Message::Suspect { counter, delta })?;
-        }
-        let unbalanced = books.unbalanced(self.network, &mut dropped)?;
-        channel.send(&Message::Books {
-            dropped,
-            unbalanced,
-        })?;
-        Ok(self.us_since_start(now))
-    }
-
     /// Handles events until a time, while a condition holds.
     fn settle(&mut self, until_ns: u64, goes_on: impl Fn(&Self) -> bool) -> Result<()> {
         let mut events = vec![EpollEvent::empty(); 256];
@@ -675,103 +578,5 @@ fn actions(plan: &Flow, flow: usize, at_ns: u64) -> impl Iterator<Item = (u64, A
     std::iter::once((at_ns, Action::Start, flow)).chain(switches)
 }
 
-/// Nodes with a flow's end or a program.
-fn endpoints(network: &Network, run: &RunPlan) -> Result<BTreeSet<usize>> {
-    let hosts = run.flows.iter().flat_map(|flow| [&flow.src, &flow.dst]);
-    let hosts = hosts.chain(run.programs.iter().map(|program| &program.node));
-    hosts.map(|host| network.layout.node(host)).collect()
-}
-
-/// The largest base RTT of the flows.
-fn slowest_rtt_ns(run: &RunPlan) -> u64 {
-    let rtts_us = run.flows.iter().map(|flow| flow.base_rtt_us);
-    (rtts_us.fold(0.0, f64::max) * 1e3) as u64
-}
-
-fn watch_events(epoll: &Epoll, socket: &Socket, source: Source, flags: EpollFlags) -> Result<()> {
-    epoll
-        .add(socket, EpollEvent::new(flags, source.token()))
-        .context("epoll")
-}
-
-/// Event flags. A receiver of a whole flow needs only one event and then no deletion.
-fn receiver_flags(whole: bool) -> EpollFlags {
-    let news = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP;
-    match whole {
-        true => news | EpollFlags::EPOLLONESHOT,
-        false => news,
-    }
-}
-
-/// Raises the limit of open files to `count`.
-fn allow_descriptors(count: u64) -> Result<()> {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, count, most.max(count))
-        .with_context(|| format!("cannot raise the limit of open files to {count}"))
-}
-
-/// Opens a file that is one hole. TCP sends its pages, all the same page, without a copy: payload is never
-/// written, read or allocated.
-fn open_payload() -> Result<File> {
-    // Unnamed: on a host, other users share /tmp.
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_TMPFILE)
-        .open("/tmp")
-        .and_then(|file| file.set_len(SEND_BYTES).map(|()| file));
-    file.context("cannot create a file in /tmp")
-}
-
-/// Fails a run without progress for [`STALL_US`]. `moved` is the received payload and when it last grew.
-fn check_progress(sample: &Sample, moved: (u64, u64)) -> Result<(u64, u64)> {
-    if sample.received_bytes > moved.0 || sample.active_flows == 0 {
-        return Ok((sample.received_bytes, sample.t_us));
-    }
-    ensure!(
-        sample.t_us - moved.1 < STALL_US,
-        "no flow has received anything for {} s: the network loses every packet",
-        STALL_US / 1_000_000
-    );
-    Ok(moved)
-}
-
-fn ignore_interrupt(error: nix::Error) -> Result<usize> {
-    match error {
-        nix::Error::EINTR => Ok(0),
-        error => Err(error).context("epoll"),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_names_its_source() {
-        for source in [
-            Source::Timer,
-            Source::Listener(0),
-            Source::Sender(7),
-            Source::Receiver(123),
-            Source::Program(4),
-        ] {
-            assert_eq!(Source::of(source.token()), source);
-        }
-    }
-
-    #[test]
-    fn a_stalled_run_is_aborted() {
-        let mut sample = Sample {
-            t_us: STALL_US,
-            flows: Vec::new(),
-            active_flows: 1,
-            received_bytes: 5,
-            queues: Vec::new(),
-        };
-        assert_eq!(check_progress(&sample, (4, 0)).unwrap(), (5, STALL_US));
-        assert!(check_progress(&sample, (5, 0)).is_err());
-        sample.active_flows = 0;
-        assert!(check_progress(&sample, (5, 0)).is_ok());
-    }
-}
+mod tests;
