@@ -18,10 +18,7 @@ use xdc_netlink::{
     qdisc::{self, Handle, Qdisc, QdiscState},
     unorc,
 };
-use xdc_proto::{
-    Direction, NetworkSize, PhantomQueue, Queue, TUNNEL_MTU_LESS, TcQueue, Topology,
-    privileged::TcBatch,
-};
+use xdc_proto::{Direction, NetworkSize, TUNNEL_MTU_LESS, Topology, privileged::TcBatch};
 
 use crate::{
     ethtool,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::*;
+use xdc_proto::{PhantomQueue, Queue, TcQueue};
 
 fn kinds(rate_bps: u64, delay_ns: u64, queue: Option<Queue>) -> Vec<String> {
     let direction = Direction {
