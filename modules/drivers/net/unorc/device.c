@@ -300,6 +300,13 @@ static int xdc_tunnel_check(const struct xdc_tunnel_config *config, struct netli
 	return -EINVAL;
 }
 
+/* Options and peers select routes in the namespace of the socket, which a moved device leaves. */
+bool xdc_tunnel_may_change(const struct xdc_tunnel *tunnel)
+{
+	return net_eq(dev_net(tunnel->dev), tunnel->net) ||
+	       ns_capable(tunnel->net->user_ns, CAP_NET_ADMIN);
+}
+
 /* The other options are agreed with the peer. */
 static int xdc_tunnel_changelink(struct net_device *dev, struct nlattr *tb[],
 				 struct nlattr *data[], struct netlink_ext_ack *extack)
@@ -311,8 +318,7 @@ static int xdc_tunnel_changelink(struct net_device *dev, struct nlattr *tb[],
 	unsigned int bucket, i;
 	int err;
 
-	/* Options select the route in the namespace of the socket. */
-	if (!net_eq(dev_net(dev), tunnel->net) && !ns_capable(tunnel->net->user_ns, CAP_NET_ADMIN))
+	if (!xdc_tunnel_may_change(tunnel))
 		return -EPERM;
 	if (!data)
 		return 0;

@@ -337,6 +337,8 @@ static struct xdc_tunnel *xdc_peers_tunnel(struct net *net, struct nlattr **attr
 		NL_SET_ERR_MSG_ATTR(extack, attrs[UNORC_A_PEER_IFINDEX], "no such device of kind unorc");
 		return ERR_PTR(-ENODEV);
 	}
+	if (!xdc_tunnel_may_change(netdev_priv(dev)))
+		return ERR_PTR(-EPERM);
 	return netdev_priv(dev);
 }
 
@@ -389,6 +391,7 @@ static int xdc_peers_allow(struct xdc_peer *peer, const struct genl_info *info)
 		}
 	}
 	list_splice_init(&peer->allowed, &before);
+	peer->tunnel->generation++;
 	nlmsg_for_each_attr_type(attr, UNORC_A_PEER_ALLOWED, info->nlhdr, GENL_HDRLEN, left) {
 		bits = xdc_peers_range(attr, &address, info->extack);
 		err = xdc_allowed_add(peer, &address, bits);

@@ -116,6 +116,10 @@ void xdc_peer_send_one(struct xdc_peer *peer, struct sk_buff *skb)
 		reason = xdc_tunnel_loop(tunnel->dev);
 		goto put;
 	}
+	if (skb->len + xdc_tunnel_overhead(config) > IP_MAX_MTU) {
+		reason = SKB_DROP_REASON_PKT_TOO_BIG;
+		goto put;
+	}
 	mtu = dst_mtu(dst);
 	if (READ_ONCE(peer->path_mtu) != mtu - xdc_tunnel_mtu_less(config))
 		WRITE_ONCE(peer->path_mtu, mtu - xdc_tunnel_mtu_less(config));

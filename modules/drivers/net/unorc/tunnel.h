@@ -159,6 +159,7 @@ void xdc_peer_uninit(struct xdc_peer *peer);
 u64 xdc_peer_sign(const struct xdc_peer *peer, u64 tag, const u8 *header, const u8 *body, unsigned int len);
 struct xdc_peer *xdc_peer_find(struct xdc_tunnel *tunnel, const struct in6_addr *remote);
 struct xdc_peer *xdc_allowed_find(struct xdc_tunnel *tunnel, const struct in6_addr *address);
+bool xdc_tunnel_may_change(const struct xdc_tunnel *tunnel);
 int xdc_peers_init(struct xdc_tunnel *tunnel);
 void xdc_peers_uninit(struct xdc_tunnel *tunnel);
 int xdc_peer_open(struct xdc_peer *peer);
