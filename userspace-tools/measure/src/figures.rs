@@ -385,11 +385,21 @@ fn groups(record: &Record) -> BTreeMap<String, Group> {
                 goodput_steady_mbps: steady(record)
                     .map(|steady| goodput_bps(record, &flows, steady) / 1e6),
                 fct_ms: fct(&fcts_ms(record, &flows)),
+                span_ms: span_ms(record, &flows),
                 rtt_us: rtt(record, &flows),
             };
             (name.to_owned(), group)
         })
         .collect()
+}
+
+/// First start to the last end; None while a flow has not ended.
+fn span_ms(record: &Record, flows: &[usize]) -> Option<f64> {
+    let flows = || flows.iter().map(|&flow| &record.flows[flow]);
+    let first_ns = flows().map(|flow| flow.start_ns).min()?;
+    let ends: Option<Vec<u64>> = flows().map(|flow| flow.end_ns).collect();
+    let last_ns = ends?.into_iter().max()?;
+    Some(last_ns.saturating_sub(first_ns) as f64 / 1e6)
 }
 
 /// The mean; None without values.

@@ -319,6 +319,9 @@ pub struct Group {
     pub carried_mbps: Option<f64>,
     /// Completion times, ms.
     pub fct_ms: Fct,
+    /// First start to the last end, ms; None while a flow has not ended.
+    #[serde(default)]
+    pub span_ms: Option<f64>,
     /// Smoothed RTT, us.
     pub rtt_us: Rtt,
 }

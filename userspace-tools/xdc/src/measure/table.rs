@@ -249,6 +249,8 @@ metrics!(COMPLETION: Completion, |of|
 );
 
 metrics!(GROUP: Group, |of|
+    "span_ms": Ms = of.span_ms,
+        "first start to the last end, if all flows ended; the time of a collective's iteration";
     "goodput_mbps": Mbps = Some(of.goodput_mbps),
         "received payload of the group over the time of the whole run";
     "goodput_steady_mbps": Mbps = of.goodput_steady_mbps,

@@ -5,6 +5,7 @@
 //! results on every machine.
 
 mod after;
+mod collective;
 mod file;
 mod hpcc;
 mod htsim;
@@ -168,6 +169,7 @@ impl Block<'_> {
             Kind::Permutation => self.permutation(rng)?.into(),
             Kind::Poisson => self.poisson(rng)?.into(),
             Kind::Rpc => self.rpc(rng)?.into(),
+            Kind::Collective => self.collective(rng)?,
             Kind::File | Kind::Htsim | Kind::Hpcc => self.listed()?,
         };
         let mut drafts: Vec<_> = drafts.into_iter().enumerate().collect();

@@ -28,12 +28,27 @@ pub enum Kind {
     Poisson,
     /// Messages between pairs of hosts.
     Rpc,
+    /// Iterations of an all-to-all or an all-reduce.
+    Collective,
     /// Flows of a CSV file.
     File,
     /// Connections of a .cm file of htsim, with its triggers.
     Htsim,
     /// Flows of HPCC's ns-3 simulator.
     Hpcc,
+}
+
+/// Flows of a collective's iteration, each of which moves the data of every host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Every host sends a part of its data to every other, all at once.
+    #[default]
+    AllToAll,
+    /// All-reduce in a ring.
+    Ring,
+    /// All-reduce in a binary tree.
+    Tree,
 }
 
 /// Unit of `start` in a .cm file, which does not say it.
@@ -80,8 +95,13 @@ pub struct TrafficSpec {
     pub flows: Option<usize>,
     /// Time after `start` at which the last flow may start.
     pub duration: Option<Time>,
-    /// Time between bursts, or between the messages of a pair.
+    /// Time between bursts, between the messages of a pair, or between the end of a collective's
+    /// iteration and the next one.
     pub period: Option<Time>,
+    /// Flows of a collective.
+    pub pattern: Option<Pattern>,
+    /// Number of a collective's iterations [default: 1].
+    pub iterations: Option<usize>,
     /// Make the period the mean of exponential gaps.
     #[serde(default)]
     pub random: bool,
@@ -130,6 +150,7 @@ impl TrafficSpec {
             Kind::Permutation => (&[], &["across"]),
             Kind::Poisson => (&["load"], &["local", "flows", "duration"]),
             Kind::Rpc => (&["to", "period"], &["random", "flows", "duration"]),
+            Kind::Collective => (&["pattern"], &["iterations", "period"]),
             Kind::File => (&["file"], &[]),
             Kind::Htsim => (&["file", "start_unit"], &["hosts"]),
             Kind::Hpcc => (&["file"], &["hosts"]),
@@ -154,6 +175,8 @@ impl TrafficSpec {
             ("duration", self.duration.is_some()),
             ("period", self.period.is_some()),
             ("random", self.random),
+            ("pattern", self.pattern.is_some()),
+            ("iterations", self.iterations.is_some()),
         ] {
             if there && !must.contains(&key) && !may.contains(&key) {
                 return self.refuse(&format!("takes no '{key}'"));
@@ -169,6 +192,9 @@ impl TrafficSpec {
         if self.kind == Kind::Bursts && self.period.is_some() == self.load.is_some() {
             return self.refuse("needs 'period' or 'load', one of them");
         }
+        if self.kind == Kind::Collective && self.sizes.is_none() {
+            return self.refuse("needs 'sizes': the data of a host in an iteration");
+        }
         if self.kind == Kind::Bursts && self.load.is_some() && self.sizes.is_none() {
             return self.refuse("needs 'sizes' beside 'load'");
         }
@@ -176,10 +202,13 @@ impl TrafficSpec {
         if endless && self.flows.is_none() && self.duration.is_none() {
             return self.refuse("needs 'flows' or 'duration'");
         }
-        if self.flows == Some(0) || self.per_host == Some(0) {
-            return self.refuse("needs 'flows' and 'per_host' above 0");
+        let counts = [self.flows, self.per_host, self.iterations];
+        if counts.contains(&Some(0)) {
+            return self.refuse("needs 'flows', 'per_host' and 'iterations' above 0");
         }
-        if self.period == Some(Time(0)) || self.load == Some(Fraction(0)) {
+        if self.kind != Kind::Collective && self.period == Some(Time(0))
+            || self.load == Some(Fraction(0))
+        {
             return self.refuse("needs a 'period' and a 'load' above 0");
         }
         Ok(())
@@ -212,6 +241,7 @@ impl Kind {
             Self::Permutation => "permutation",
             Self::Poisson => "poisson",
             Self::Rpc => "rpc",
+            Self::Collective => "collective",
             Self::File => "file",
             Self::Htsim => "htsim",
             Self::Hpcc => "hpcc",

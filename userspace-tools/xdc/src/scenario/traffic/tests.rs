@@ -370,6 +370,22 @@ fn the_unit_of_a_matrix_is_required() {
 }
 
 #[test]
+fn an_iteration_of_a_collective_begins_after_the_one_before() {
+    let block = "[[traffic]]\nkind = \"collective\"\npattern = \"tree\"\nhosts = [\"a[1-3]\"]\n\
+                 sizes = \"9kB\"\niterations = 2\nperiod = \"5us\"\nstart = \"3us\"\n";
+    let run = with_file(block, Ok(FlowFile::default())).unwrap();
+    let starts: Vec<_> = run.flows.iter().map(|flow| flow.start_ns).collect();
+    assert_eq!(starts.iter().filter(|&&ns| ns == 3_000).count(), 2);
+    assert_eq!(starts.iter().filter(|&&ns| ns == 5_000).count(), 2);
+    let last = run.gates.iter().find(|gate| gate.needs == 4).unwrap();
+    let groups = |flows: &[usize]| -> Vec<_> {
+        flows.iter().map(|&n| run.flows[n].group.as_str()).collect()
+    };
+    assert_eq!(groups(&last.received), ["collective-1"; 4]);
+    assert_eq!(groups(&last.starts), ["collective-2"; 2]);
+}
+
+#[test]
 fn a_group_starts_after_another() {
     let blocks = "[[flows]]\nsrc = \"a1\"\ndst = \"b1\"\nbytes = \"1kB\"\ncount = 2\ngroup = \"one\"\n\
                   [[traffic]]\nkind = \"incast\"\nhosts = [\"a[1-2]\"]\nto = \"b1\"\nsizes = \"1kB\"\n\
