@@ -16,7 +16,7 @@ use super::breaks;
 /// Lines of a failed build that are printed.
 const SHOWN_LINES: usize = 60;
 
-/// What a user adds.
+/// Source or module that a user adds.
 pub struct Source {
     pub path: PathBuf,
     kind: Kind,

@@ -242,8 +242,8 @@ impl Clos {
         Ok(cores)
     }
 
-    /// The fabric's layers with rates and delays of the tiers. A switch's latency delays what
-    /// arrives at it.
+    /// The fabric's layers with rates and delays of the tiers. A switch's latency delays
+    /// packets that arrive at it.
     fn layers(&self, own: &FabricSpec) -> Result<FabricSpec> {
         if self.tiers.len() == 2 && own.edge.is_set() {
             return Err(Error::usage("a file of two tiers takes no 'edge'").hint("'core'"));
