@@ -5,6 +5,7 @@
  */
 #include <linux/inet_diag.h>
 #include <linux/sysctl.h>
+#include <uapi/linux/fabric.h>
 #include <uapi/linux/pkt_acceltor.h>
 #include <uapi/linux/pkt_phantom.h>
 #include <uapi/linux/unorc.h>
@@ -12,5 +13,6 @@
 
 #include "../rust/helpers/net/helpers.h"
 #include "../net/tlt/tlt.h"
+#include "../drivers/net/fabric/fabric.h"
 #include "../drivers/net/unorc/device.h"
 #include "../drivers/net/unorc/gf256_x86.h"

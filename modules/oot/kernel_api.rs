@@ -18,6 +18,8 @@ pub(crate) mod counters;
 pub(crate) mod cycles;
 #[path = "../rust/kernel/net/deferred.rs"]
 pub(crate) mod deferred;
+#[path = "../drivers/net/fabric/device.rs"]
+pub(crate) mod fabric_net;
 #[path = "../net/tlt/flows.rs"]
 pub(crate) mod flows;
 #[path = "../rust/kernel/net/math.rs"]

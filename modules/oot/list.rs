@@ -25,6 +25,7 @@ modules! {
     qdisc   sch_phantom     "../net/sched/sch_phantom.rs";
     host    tlt             "../net/tlt/tlt.rs";
     netdev  unorc           "../drivers/net/unorc/unorc.rs";
+    netdev  fabric          "../drivers/net/fabric/fabric.rs";
 
     // Templates for your own: docs/writing.md.
     cc      tcp_example     "../../examples/tcp_example.rs";

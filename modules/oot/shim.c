@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The C part of a module in Rust, compiled once per module. Kbuild sets XDC_SHIM, the C file of
- * its kind beside this one, and XDC_TRACE, the header of its tracepoints, if any.
+ * its kind, or of a network device, beside this one, and XDC_TRACE, the header of its tracepoints, if any.
  */
 #include <linux/stringify.h>
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counters of a port, and causes of marks and drops.
+//! Counters of a port, and causes of drops.
 
 use crate::{
     algo::{
         color::Color,
         fixed::{mul_div, NS_PER_S},
+        port::Cause,
     },
     kernel_api::{qdisc::DropReason, relaxed::RelaxedCell, trace},
 };
@@ -112,21 +113,12 @@ impl Counters {
     }
 }
 
-/// Queue that chose a packet for a mark.
-#[derive(Clone, Copy)]
-pub(crate) enum Cause {
-    Phantom,
-    Physical,
-    Both,
-}
-
-impl Cause {
-    pub(crate) fn number(self) -> trace::MarkCause {
-        match self {
-            Self::Phantom => trace::XDC_MARK_PHANTOM,
-            Self::Physical => trace::XDC_MARK_PHYSICAL,
-            Self::Both => trace::XDC_MARK_BOTH,
-        }
+/// Returns a cause's number in `xdc:phantom_mark`.
+pub(crate) fn number_of(cause: Cause) -> trace::MarkCause {
+    match cause {
+        Cause::Phantom => trace::XDC_MARK_PHANTOM,
+        Cause::Physical => trace::XDC_MARK_PHYSICAL,
+        Cause::Both => trace::XDC_MARK_BOTH,
     }
 }
 

@@ -4,17 +4,14 @@
 
 use crate::{
     algo::{
-        color::{Color, Occupancy},
-        phantom::{Phantom, Red},
-        random::Random,
-        shaper::Shaper,
+        color::Color,
+        port::{self, chooses, Cause, Clock as _, Full, Source},
     },
     kernel_api::{
         qdisc::{now_ns, Ce, Classified, Packet, Queue, Verdict},
         trace::{self, PacketInfo, Tracepoint},
     },
-    phantom_config::{Config, Source},
-    phantom_counters::{Cause, DropCause},
+    phantom_counters::{number_of, DropCause},
     phantom_pool::Pool,
     phantom_shared::SharedPhantom,
     Port,
@@ -23,24 +20,13 @@ use kernel::{prelude::*, sync::Arc};
 
 /// State of the queue, under its lock.
 pub(crate) struct State {
-    pub(crate) config: Config,
-    pub(crate) queued: Occupancy,
-    /// Phantom queue of this port, if it shares none.
-    pub(crate) phantom: Phantom,
+    pub(crate) port: port::Port,
+    /// Replaces the phantom queue of the port.
     pub(crate) shared_phantom: Option<Arc<SharedPhantom>>,
-    pub(crate) shaper: Shaper,
-    pub(crate) random: Random,
     pub(crate) pool: Option<Arc<Pool>>,
 }
 
 impl State {
-    /// Returns whether the port's own limit admits a packet.
-    #[inline(always)]
-    pub(crate) fn has_room(&self, len_bytes: u64) -> bool {
-        // Cannot overflow: both numbers have 32 bits.
-        self.queued.total().wrapping_add(len_bytes) <= self.config.limit_bytes
-    }
-
     /// Returns the fields of a packet's trace event.
     pub(crate) fn packet_info(
         &self,
@@ -50,9 +36,9 @@ impl State {
         why: u32,
     ) -> PacketInfo {
         PacketInfo {
-            queue_bytes: self.queued.total(),
+            queue_bytes: self.port.queued.total(),
             phantom_bytes: match &self.shared_phantom {
-                None => self.phantom.bytes(),
+                None => self.port.phantom.bytes(),
                 Some(shared) => shared.bytes(now_ns()),
             },
             len_bytes: packet.len_bytes(),
@@ -65,7 +51,7 @@ impl State {
     /// Accounts for a packet that left the queue.
     #[inline(never)]
     pub(crate) fn leave(&mut self, color: Color, len_bytes: u64) {
-        self.queued.remove(color, len_bytes);
+        self.port.queued.remove(color, len_bytes);
         if let Some(pool) = &self.pool {
             pool.give_back(len_bytes);
         }
@@ -75,42 +61,25 @@ impl State {
     #[inline(always)]
     pub(crate) fn choose<const SHARED: bool>(&mut self, clock: &mut Clock) -> Option<Cause> {
         let phantom_chooses = match SHARED {
-            false => self.phantom_chooses(clock),
+            false => self.port.phantom_chooses(clock),
             true => self.shared_phantom_chooses(clock),
         };
-        match (phantom_chooses, self.physical_chooses()) {
-            (false, false) => None,
-            (true, true) => Some(Cause::Both),
-            _ if self.config.both => None,
-            (true, false) => Some(Cause::Phantom),
-            (false, true) => Some(Cause::Physical),
-        }
+        let physical_chooses = self.port.physical_chooses();
+        self.port.cause(phantom_chooses, physical_chooses)
     }
 
-    /// Pending drain only lowers occupancy, so below the threshold the clock is not read.
-    #[inline(always)]
-    pub(crate) fn phantom_chooses(&mut self, clock: &mut Clock) -> bool {
-        let from_bytes = self.config.phantom_from_bytes;
-        self.phantom.bytes() >= from_bytes
-            && self.phantom.drain(&self.config.phantom, clock.now_ns()) >= from_bytes
-            && chooses(
-                &self.config.phantom_red,
-                self.phantom.bytes(),
-                &mut self.random,
-            )
-    }
-
-    /// [`Self::phantom_chooses`] of a port that may share its phantom queue.
+    /// [`port::Port::phantom_chooses`] of a port that may share its phantom queue.
     pub(crate) fn shared_phantom_chooses(&mut self, clock: &mut Clock) -> bool {
         let Some(shared) = &self.shared_phantom else {
-            return self.phantom_chooses(clock);
+            return self.port.phantom_chooses(clock);
         };
-        let from_bytes = self.config.phantom_from_bytes;
+        let port = &mut self.port;
+        let from_bytes = port.config.phantom_from_bytes;
         if from_bytes == u64::MAX {
             return false;
         }
         let bytes = shared.bytes(clock.now_ns());
-        bytes >= from_bytes && chooses(&self.config.phantom_red, bytes, &mut self.random)
+        bytes >= from_bytes && chooses(&port.config.phantom_red, bytes, &mut port.random)
     }
 
     /// Adds a packet to the phantom queue. Returns the occupancy.
@@ -118,22 +87,12 @@ impl State {
     pub(crate) fn phantom_add<const SHARED: bool>(&mut self, now_ns: u64, len_bytes: u64) -> u64 {
         match &self.shared_phantom {
             Some(shared) if SHARED => shared.add(now_ns, len_bytes),
-            _ => self.phantom.add(&self.config.phantom, now_ns, len_bytes),
+            _ => {
+                let port = &mut self.port;
+                port.phantom.add(&port.config.phantom, now_ns, len_bytes)
+            }
         }
     }
-
-    #[inline(always)]
-    pub(crate) fn physical_chooses(&mut self) -> bool {
-        let bytes = self.queued.total();
-        bytes >= self.config.physical_from_bytes
-            && chooses(&self.config.physical_red, bytes, &mut self.random)
-    }
-}
-
-/// Draws a random number only if the outcome depends on it.
-#[inline(always)]
-pub(crate) fn chooses(red: &Red, bytes: u64, random: &mut Random) -> bool {
-    bytes >= red.max_bytes || red.chooses(bytes, random.next_u32())
 }
 
 /// Time of one callback, read at first use: the read is a fifth of a packet's cost, and some
@@ -141,9 +100,9 @@ pub(crate) fn chooses(red: &Red, bytes: u64, random: &mut Random) -> bool {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Clock(Option<u64>);
 
-impl Clock {
+impl port::Clock for Clock {
     #[inline]
-    pub(crate) fn now_ns(&mut self) -> u64 {
+    fn now_ns(&mut self) -> u64 {
         *self.0.get_or_insert_with(now_ns)
     }
 }
@@ -230,7 +189,7 @@ impl Port {
             return self.mark_traced(state, queue, cause, packet);
         }
         match self.set_ce(cause, &mut packet) {
-            Ce::NotEct if state.config.ecn_drop => Err(packet),
+            Ce::NotEct if state.port.config.ecn_drop => Err(packet),
             _ => Ok(packet),
         }
     }
@@ -249,10 +208,10 @@ impl Port {
         let color = color_of(&mut packet);
         match self.set_ce(cause, &mut packet) {
             Ce::Marked => {
-                let info = state.packet_info(&packet, before, color, cause.number());
+                let info = state.packet_info(&packet, before, color, number_of(cause));
                 trace::PhantomMark::emit((&queue, &packet), &info);
             }
-            Ce::NotEct if state.config.ecn_drop => return Err(packet),
+            Ce::NotEct if state.port.config.ecn_drop => return Err(packet),
             Ce::NotEct | Ce::Already => {}
         }
         Ok(packet)
@@ -298,18 +257,20 @@ impl Port {
         color: Color,
         len_bytes: u64,
     ) -> Result<(), DropCause> {
-        let config = &state.config;
-        let port_bytes = state.queued.total();
-        if !state.has_room(len_bytes) {
-            self.counters.drops_limit.add(1);
-            return Err(DropCause::Limit);
-        }
-        if !config.limits.admit(&state.queued, color, len_bytes) {
-            self.counters.drops_color.add(1);
-            return Err(DropCause::Color);
+        match state.port.admit(color, len_bytes) {
+            Ok(()) => {}
+            Err(Full::Port) => {
+                self.counters.drops_limit.add(1);
+                return Err(DropCause::Limit);
+            }
+            Err(Full::Color) => {
+                self.counters.drops_color.add(1);
+                return Err(DropCause::Color);
+            }
         }
         if let Some(pool) = &state.pool {
-            if !pool.take(config.pool_alpha_ppm, port_bytes, len_bytes) {
+            let port = &state.port;
+            if !pool.take(port.config.pool_alpha_ppm, port.queued.total(), len_bytes) {
                 self.counters.drops_pool.add(1);
                 return Err(DropCause::Pool);
             }
@@ -325,7 +286,7 @@ impl Port {
         clock: &mut Clock,
         len_bytes: u64,
     ) {
-        if state.config.has_phantom() {
+        if state.port.config.has_phantom() {
             let now_ns = clock.now_ns();
             let bytes = state.phantom_add::<SHARED>(now_ns, len_bytes);
             self.counters.show_phantom(bytes, now_ns);
@@ -341,7 +302,7 @@ impl Port {
         mut clock: Clock,
         packet: Packet<'a>,
     ) -> Packet<'a> {
-        if state.config.count_acks || !packet.is_pure_ack() {
+        if state.port.config.count_acks || !packet.is_pure_ack() {
             self.count_load::<true>(state, &mut clock, u64::from(packet.len_bytes()));
         }
         packet
@@ -379,11 +340,11 @@ impl Port {
         if queue.is_empty() {
             let now_ns = clock.now_ns();
             self.counters.busy_since_ns.set(now_ns);
-            state.shaper.start(now_ns);
+            state.port.shaper.start(now_ns);
         }
         *packet.cb() = color as u8;
-        state.queued.add(color, len_bytes);
-        let backlog_bytes = state.queued.total();
+        state.port.queued.add(color, len_bytes);
+        let backlog_bytes = state.port.queued.total();
         if backlog_bytes > self.counters.backlog_max_bytes.get() {
             self.counters.backlog_max_bytes.set(backlog_bytes);
         }
@@ -403,7 +364,7 @@ impl Port {
     ) -> Verdict {
         let mut clock = Clock::default();
         let len_bytes = u64::from(packet.len_bytes());
-        let (mut packet, color) = match self.color(&state.config.source, queue, packet) {
+        let (mut packet, color) = match self.color(&state.port.config.source, queue, packet) {
             Sorted::Color(packet, color) => (packet, color),
             Sorted::Drop(packet) => {
                 return self.drop_packet(state, queue, packet, Color::Green, DropCause::Filter)
@@ -416,20 +377,20 @@ impl Port {
             queue.count_overlimit();
             return self.drop_packet(state, queue, packet, color, why);
         }
-        if state.config.mark_at_enqueue {
+        if state.port.config.mark_at_enqueue {
             *packet.cb() = color as u8;
             packet = match self.judge::<true>(state, &mut clock, queue, packet) {
                 Ok(packet) => packet,
                 Err(packet) => return self.drop_chosen(state, clock, queue, packet, color),
             };
         }
-        if state.config.count_acks || !packet.is_pure_ack() {
+        if state.port.config.count_acks || !packet.is_pure_ack() {
             self.count_load::<true>(state, &mut clock, len_bytes);
         }
-        if !matches!(state.config.source, Source::None) {
+        if !matches!(state.port.config.source, Source::None) {
             let red_bytes = match color {
                 // Two numbers of 32 bits.
-                Color::Red => state.queued.of(Color::Red).wrapping_add(len_bytes),
+                Color::Red => state.port.queued.of(Color::Red).wrapping_add(len_bytes),
                 Color::Green | Color::Yellow => 0,
             };
             self.counters.count_color(color, red_bytes);
@@ -448,7 +409,7 @@ impl Port {
         let mut packet = queue.pop()?;
         let len_bytes = u64::from(packet.len_bytes());
         if *packet.cb() == Color::Green as u8 && state.pool.is_none() {
-            state.queued.remove(Color::Green, len_bytes);
+            state.port.queued.remove(Color::Green, len_bytes);
         } else {
             state.leave(color_of(&mut packet), len_bytes);
         }
@@ -489,7 +450,7 @@ impl Port {
         queue: Queue<'a>,
     ) -> Option<Packet<'a>> {
         let packet = self.take(state, clock, queue)?;
-        if state.config.mark_at_enqueue {
+        if state.port.config.mark_at_enqueue {
             return Some(packet);
         }
         match self.judge::<SHARED>(state, clock, queue, packet) {
@@ -513,7 +474,7 @@ impl Port {
             return None;
         }
         let packet = self.take_and_judge::<false>(state, &mut Clock(Some(now_ns)), queue)?;
-        Self::charge(state, now_ns, &packet);
+        state.port.charge(now_ns, packet.len_bytes());
         Some(packet)
     }
 
@@ -525,13 +486,13 @@ impl Port {
         queue: Queue<'a>,
     ) -> Option<Packet<'a>> {
         let now_ns = now_ns();
-        let shaped = state.config.rate_bytes_per_s != 0;
+        let shaped = state.port.config.rate_bytes_per_s != 0;
         if shaped && !Self::may_send(state, queue, now_ns) {
             return None;
         }
         let packet = self.take_and_judge::<true>(state, &mut Clock(Some(now_ns)), queue)?;
         if shaped {
-            Self::charge(state, now_ns, &packet);
+            state.port.charge(now_ns, packet.len_bytes());
         }
         Some(packet)
     }
@@ -539,24 +500,13 @@ impl Port {
     /// Returns whether the shaper releases a packet; otherwise schedules the next dequeue.
     #[inline(always)]
     pub(crate) fn may_send(state: &State, queue: Queue<'_>, now_ns: u64) -> bool {
-        let next_ns = state.shaper.next_ns();
+        let next_ns = state.port.shaper.next_ns();
         if now_ns < next_ns {
             queue.count_overlimit();
             queue.schedule_watchdog(next_ns);
             return false;
         }
         true
-    }
-
-    /// Charges the shaper for a released packet.
-    #[inline(always)]
-    pub(crate) fn charge(state: &mut State, now_ns: u64, packet: &Packet<'_>) {
-        let wire_bytes = i64::from(packet.len_bytes())
-            .saturating_add(state.config.overhead_bytes)
-            .max(state.config.mpu_bytes)
-            .max(1);
-        let rate = state.config.rate_bytes_per_s;
-        state.shaper.charge(now_ns, wire_bytes as u64, rate);
     }
 }
 

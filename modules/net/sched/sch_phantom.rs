@@ -49,6 +49,7 @@ mod settings;
 use algo::{
     color::{Color, Occupancy},
     phantom::{self, Phantom},
+    port::{self, Config},
     random::Random,
     shaper::Shaper,
 };
@@ -57,7 +58,7 @@ use kernel_api::{
     qdisc::{now_ns, Link, Packet, Qdisc, Queue, Registration, RtnlQdisc, Verdict},
     uapi::*,
 };
-use phantom_config::Config;
+use phantom_config::config;
 use phantom_counters::{Counters, DropCause};
 use phantom_options::{Options, Request, Shown};
 use phantom_pool::{Pool, Pools};
@@ -144,7 +145,7 @@ impl Rtnl {
 
     fn config(&self, options: &Options) -> Config {
         let shares_phantom = self.shared_phantom.is_some();
-        Config::new(options, self.link_bytes_per_s, shares_phantom)
+        config(options, self.link_bytes_per_s, shares_phantom)
     }
 }
 
@@ -165,22 +166,17 @@ impl Port {
         let now_ns = now_ns();
         let drain_bytes_per_s = config.phantom.drain_bytes_per_s;
         let old = qdisc.lock(|state| {
-            // Drains at the old rate up to now.
+            state.port.configure(config, now_ns);
             let phantom_bytes = match &state.shared_phantom {
                 Some(shared) => shared.bytes(now_ns),
-                None => state.phantom.drain(&state.config.phantom, now_ns),
+                None => state.port.phantom.bytes(),
             };
             self.counters.show_phantom(phantom_bytes, now_ns);
             self.counters
                 .phantom_drain_bytes_per_s
                 .set(drain_bytes_per_s);
-            let old_rate = state.config.rate_bytes_per_s;
-            state
-                .shaper
-                .change_rate(now_ns, old_rate, config.rate_bytes_per_s);
-            state.config = config;
 
-            let queued_bytes = state.queued.total();
+            let queued_bytes = state.port.queued.total();
             let old = core::mem::replace(&mut state.pool, pool);
             if let Some(old) = &old {
                 old.give_back(queued_bytes);
@@ -256,12 +252,8 @@ impl Qdisc for Port {
             .set(config.phantom.drain_bytes_per_s);
         rtnl.configure_shared(&request, &config.phantom);
         let state = State {
-            config,
-            queued: Occupancy::default(),
-            phantom: Phantom::default(),
+            port: port::Port::new(config, options.seed()),
             shared_phantom: rtnl.shared_phantom.clone(),
-            shaper: Shaper::default(),
-            random: Random::new(options.seed()),
             pool: rtnl.pool.clone(),
         };
         Ok((port, rtnl, state))
@@ -298,7 +290,7 @@ impl Qdisc for Port {
             old.close(&common.pools);
         }
         if request.get(TCA_PHANTOM_SEED).is_some() {
-            qdisc.lock(|state| state.random = Random::new(options.seed()));
+            qdisc.lock(|state| state.port.random = Random::new(options.seed()));
         }
         self.options.set(&options);
         // The timer may be set for the old rate.
@@ -323,18 +315,18 @@ impl Qdisc for Port {
     }
 
     fn splits_segments(state: &State) -> bool {
-        state.config.split
+        state.port.config.split
     }
 
     // Fast path for almost all packets.
     #[inline(always)]
     fn enqueue<'a>(&self, state: &mut State, queue: Queue<'a>, mut packet: Packet<'a>) -> Verdict {
         let len_bytes = u64::from(packet.len_bytes());
-        if !state.config.plain || !state.has_room(len_bytes) {
+        if !state.port.config.plain || !state.port.has_room(len_bytes) {
             return self.enqueue_any(state, queue, packet);
         }
         let mut clock = Clock::default();
-        if state.config.mark_at_enqueue {
+        if state.port.config.mark_at_enqueue {
             *packet.cb() = Color::Green as u8;
             packet = match self.judge::<false>(state, &mut clock, queue, packet) {
                 Ok(packet) => packet,
@@ -349,7 +341,7 @@ impl Qdisc for Port {
     fn dequeue<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
         if queue.is_empty() {
             None
-        } else if state.config.plain_dequeue {
+        } else if state.port.config.plain_dequeue {
             self.take_and_judge::<false>(state, &mut Clock::default(), queue)
         } else {
             self.dequeue_shaped(state, queue)
@@ -358,7 +350,7 @@ impl Qdisc for Port {
 
     #[cold]
     fn drop_whole<'a>(&self, state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Verdict {
-        match self.color(&state.config.source, queue, packet) {
+        match self.color(&state.port.config.source, queue, packet) {
             Sorted::Color(packet, color) => {
                 let packet = self.count_dropped(state, Clock::default(), packet);
                 self.drop_packet(state, queue, packet, color, DropCause::Whole)
@@ -372,11 +364,11 @@ impl Qdisc for Port {
 
     fn reset(&self, state: &mut State) {
         if let Some(pool) = &state.pool {
-            pool.give_back(state.queued.total());
+            pool.give_back(state.port.queued.total());
         }
-        state.queued = Occupancy::default();
-        state.phantom = Phantom::default();
-        state.shaper = Shaper::default();
+        state.port.queued = Occupancy::default();
+        state.port.phantom = Phantom::default();
+        state.port.shaper = Shaper::default();
         let now_ns = now_ns();
         self.counters.go_idle(now_ns);
         self.counters.show_phantom(0, now_ns);

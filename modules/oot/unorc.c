@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The C part of a module that is a network device. */
+/* The C part of the module unorc. */
 
 #include "../rust/helpers/net/math.c"
 #include "../rust/helpers/net/random.c"
