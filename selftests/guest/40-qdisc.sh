@@ -3,6 +3,7 @@
 # kernels: uml-debug x86 | debug
 # covers: modules/net/sched/*phantom*.rs modules/rust/kernel/net/sched
 # covers: modules/rust/helpers/net/sched.c modules/rust/kernel/net/netlink.rs modules/algo/phantom.rs
+# covers: modules/rust/helpers/net/skb.c modules/rust/helpers/net/netlink.c
 # covers: userspace-tools/xdc/src/live/qdisc.rs
 # sch_phantom: options, refusals with their reasons, change and delete under
 # traffic, packets conserved.

@@ -3,7 +3,7 @@
 # kernels: uml
 # covers: modules/drivers/net/unorc/unorc.rs modules/algo/unorc*.rs modules/algo/tunnel.rs
 # covers: modules/algo/resequence.rs modules/algo/parity_credit.rs modules/algo/paths.rs modules/algo/gf256.rs
-# covers: modules/drivers/net/unorc/vector_code.rs modules/rust/kernel/net/netdev.rs modules/oot/netdev.c
+# covers: modules/drivers/net/unorc/vector_code.rs modules/rust/kernel/net/netdev.rs modules/oot/unorc.c
 # covers: modules/drivers/net/unorc/*.rs modules/drivers/net/unorc/*.c modules/drivers/net/unorc/*.h
 # covers: modules/rust/helpers/net/softirq.c modules/include/uapi/linux/unorc.h
 # covers: modules/Documentation/netlink/specs/unorc.yaml userspace-tools/ip-plugin

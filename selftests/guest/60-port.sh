@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | x86
 # covers: modules/net/sched/*phantom*.rs modules/rust/kernel/net/sched
-# covers: modules/algo/phantom.rs modules/algo/shaper.rs modules/algo/color.rs modules/algo/random.rs
+# covers: modules/algo/phantom.rs modules/algo/shaper.rs modules/algo/color.rs modules/algo/random.rs modules/algo/port.rs
 # covers: modules/rust/kernel/net/random.rs modules/rust/helpers/net/random.c userspace-tools/testing/witness
 # sch_phantom between two eBPF witnesses: counts, marks, colors, the shaper, the phantom counter, bundles,
 # filters, parents, and operations on a port under traffic. docs/testing.md

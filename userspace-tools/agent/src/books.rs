@@ -16,6 +16,8 @@ use xdc_netlink::{
 use xdc_proto::{Cause, Dropped, Unbalanced};
 
 use crate::{
+    fabric::SwitchBooks,
+    layout::Port,
     network::{CHILD, Network, is_wire},
     watch::Counters,
 };
@@ -118,6 +120,16 @@ impl Node {
         })
     }
 
+    /// The counters of a switch of the fabric. `received` has the packets sent to each of its ports.
+    fn of_switch(books: &SwitchBooks, ports: &[Port], received: &[u64]) -> Self {
+        let counters = books.counters().into_iter();
+        Self {
+            devices: books.devices(ports, received),
+            counters: counters.map(|(name, n)| (name.to_owned(), n)).collect(),
+            qdiscs: books.qdiscs(ports),
+        }
+    }
+
     /// Sum of an IPv4 and IPv6 counter.
     fn ip(&self, name: &str) -> i64 {
         let of = |family: &str| self.counters.get(&format!("{family}{name}")) as i64;
@@ -202,8 +214,43 @@ impl Books {
     /// Reads the counters.
     pub fn read(network: &Network) -> Result<Self> {
         let nodes = 0..network.layout.nodes.len();
-        let read = |node| Node::read(network, node);
-        Ok(Self(network.inside_each(nodes, read)?))
+        let read = |node| match network.fabric(node) {
+            Some(_) => Ok(None),
+            None => Node::read(network, node).map(Some),
+        };
+        let read = network.inside_each(nodes, read)?;
+        let Some(fabric) = read
+            .iter()
+            .position(Option::is_none)
+            .and_then(|node| network.fabric(node))
+        else {
+            return Ok(Self(read.into_iter().flatten().collect()));
+        };
+        let layout = &network.layout;
+        let switches = fabric.dump(layout)?;
+        let sent = |port: &Port| match (&switches[port.peer], &read[port.peer]) {
+            (Some(peer), _) => {
+                let state = &peer.ports[port.peer_port];
+                state.sent_packets - state.burst_lost
+            }
+            (None, Some(host)) => {
+                let index = layout.remote(port).index;
+                let mut devices = host.devices.iter();
+                let device = devices.find(|device| device.index == index);
+                device.map_or(0, |device| device.tx_packets)
+            }
+            (None, None) => 0,
+        };
+        let of_switch = |(i, books): (usize, &Option<SwitchBooks>)| {
+            let ports = &layout.nodes[i].ports;
+            let received: Vec<u64> = ports.iter().map(sent).collect();
+            Some(Node::of_switch(books.as_ref()?, ports, &received))
+        };
+        let of_switches: Vec<_> = switches.iter().enumerate().map(of_switch).collect();
+        let nodes = read.into_iter().zip(of_switches);
+        Ok(Self(
+            nodes.filter_map(|(host, switch)| host.or(switch)).collect(),
+        ))
     }
 
     /// Dropped packets by place and cause. `lost` is arrivals dropped by events, by node and device.
@@ -254,7 +301,7 @@ impl Books {
         for (i, node) in self.0.iter().enumerate() {
             let mut found = imbalances(network, i, node);
             for _ in 0..TRIES {
-                if found.is_empty() {
+                if found.is_empty() || network.fabric(i).is_some() {
                     break;
                 }
                 thread::sleep(PATIENCE);

@@ -20,7 +20,8 @@ pub struct Links {
 struct State {
     direction: Direction,
     down: bool,
-    connection: Connection,
+    /// None for a switch of the fabric.
+    connection: Option<Connection>,
     drops: Option<Drops>,
 }
 
@@ -42,25 +43,33 @@ impl Links {
             let state = State {
                 direction: port.egress.clone(),
                 down: false,
-                connection: network.inside(node, || Ok(Connection::open()?))?,
+                connection: match network.fabric(node) {
+                    Some(_) => None,
+                    None => Some(network.inside(node, || Ok(Connection::open()?))?),
+                },
                 drops: None,
             };
             self.now.insert(key.clone(), state);
         }
         let state = self.now.get_mut(&key).context("just inserted")?;
+        let mut burst = None;
         match change {
             Change::Down => state.down = true,
             Change::Up => state.down = false,
             Change::Rate { bps } => {
                 state.direction.rate_bps = *bps;
-                if let Some(request) = network.rate_request(port, &state.direction)? {
-                    state.connection.request(request)?;
+                let request = network.rate_request(port, &state.direction)?;
+                if let (Some(request), Some(connection)) = (request, &mut state.connection) {
+                    connection.request(request)?;
                 }
             }
             Change::Delay { ns } => state.direction.delay_ns = *ns,
             Change::Loss { ppm } => {
                 let faults = state.direction.faults.get_or_insert_with(Faults::default);
                 faults.loss_ppm = *ppm;
+            }
+            Change::BurstLoss { ppm, seed } if state.connection.is_none() => {
+                burst = Some((*ppm, *seed));
             }
             Change::BurstLoss { ppm, seed } => {
                 // At the far end, independent of the direction's queue.
@@ -85,23 +94,25 @@ impl Links {
             let faults = direction.faults.get_or_insert_with(Faults::default);
             faults.loss_ppm = ALL_PPM;
         }
-        Ok(state
-            .connection
-            .batch(network.wire_requests(port, &direction))?)
+        match (&mut state.connection, network.fabric(node)) {
+            (Some(connection), _) => Ok(connection.batch(network.wire_requests(port, &direction))?),
+            (None, Some(fabric)) => fabric.set(&network.layout, (node, port), &direction, burst),
+            (None, None) => Ok(()),
+        }
     }
 
     /// Arrivals dropped by event programs, by node and device.
     pub fn lost_arrivals(&self, network: &Network) -> Result<BTreeMap<(usize, u32), u64>> {
-        let programs = self
-            .now
-            .iter()
-            .filter_map(|(end, state)| Some((end, state.drops.as_ref()?)));
-        programs
-            .map(|((node, port), drops)| {
-                let port = network.layout.port(*node, port)?;
-                let arrival = (port.peer, network.layout.remote(port).index);
-                Ok((arrival, drops.dropped()?))
-            })
-            .collect()
+        let lost = self.now.iter().map(|((node, port), state)| {
+            let port = network.layout.port(*node, port)?;
+            let arrival = (port.peer, network.layout.remote(port).index);
+            let lost = match (network.fabric(*node), &state.drops) {
+                (Some(fabric), _) => fabric.burst_lost(&network.layout, *node, port)?,
+                (None, Some(drops)) => drops.dropped()?,
+                (None, None) => 0,
+            };
+            Ok((arrival, lost))
+        });
+        lost.collect()
     }
 }

@@ -14,7 +14,7 @@ pub const FIRST_INDEX: u32 = 2;
 
 /// Base addresses: a host or router has one address, this plus its index, so that hosts adjacent in the
 /// topology share prefixes. Links have none.
-const FIRST_HOST: u32 = u32::from_be_bytes([10, 1, 0, 0]);
+pub const FIRST_HOST: u32 = u32::from_be_bytes([10, 1, 0, 0]);
 const FIRST_ROUTER: u32 = u32::from_be_bytes([10, 2, 0, 0]);
 /// Base of hosts' tunnel addresses.
 const FIRST_TUNNEL: u32 = u32::from_be_bytes([10, 3, 0, 0]);

@@ -13,6 +13,7 @@ mod clock;
 mod drops;
 mod ethtool;
 mod events;
+mod fabric;
 mod host;
 mod layout;
 mod linkcheck;

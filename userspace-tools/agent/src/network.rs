@@ -22,6 +22,7 @@ use xdc_proto::{Direction, NetworkSize, TUNNEL_MTU_LESS, Topology, privileged::T
 
 use crate::{
     ethtool,
+    fabric::Fabric,
     layout::{FIRST_INDEX, Layout, NodeLayout, Port},
     netns::Netns,
     rotor::{self, Circuits},
@@ -30,7 +31,7 @@ use crate::{
     sysctl,
 };
 use qdiscs::{add_leaf, below, egress, htb_burst_ns, tc, wires};
-pub use qdiscs::{is_queue, is_wire};
+pub use qdiscs::{is_queue, is_wire, phantom_options, tc_phantom_options};
 
 /// Devices per query batch: the answers must fit into a socket's receive buffer.
 pub const SETTLED_AT_ONCE: usize = 32;
@@ -47,7 +48,7 @@ const fn handle(major: u16) -> Handle {
 }
 
 /// The only class of a qdisc.
-const fn class_of(qdisc: Handle) -> Handle {
+pub const fn class_of(qdisc: Handle) -> Handle {
     Handle { minor: 1, ..qdisc }
 }
 
@@ -92,7 +93,8 @@ pub enum Place {
 pub struct Network<'a> {
     /// The built topology.
     pub layout: Layout<'a>,
-    netns: Vec<Netns>,
+    /// None for a switch of the fabric.
+    netns: Vec<Option<Netns>>,
     /// One per namespace: opening a connection later takes ten system calls, which are slow in UML.
     connections: RefCell<Vec<Connection>>,
     initial: Netns,
@@ -102,6 +104,8 @@ pub struct Network<'a> {
     tunnels: Vec<(usize, String)>,
     /// The circuit switch, if the topology has one.
     circuits: Option<Circuits>,
+    /// The switches, if they have no namespaces.
+    fabric: Option<Fabric>,
 }
 
 impl<'a> Network<'a> {
@@ -125,6 +129,12 @@ impl<'a> Network<'a> {
         let mut forwards = None;
         let forwarding = &FORWARD[..1 + usize::from(topology.ipv6)];
         for node in &layout.nodes {
+            if topology.fabric && node.router {
+                initial.enter()?;
+                netns.push(None);
+                connections.push(Connection::open()?);
+                continue;
+            }
             let forward = if node.router { "1" } else { "0" };
             match place {
                 Place::Guest => {
@@ -135,12 +145,12 @@ impl<'a> Network<'a> {
                             sysctl::write(name, forward)?;
                         }
                     }
-                    netns.push(Netns::create_named(node.name)?);
+                    netns.push(Some(Netns::create_named(node.name)?));
                 }
                 Place::Host { .. } => {
                     // A new namespace sizes its tables by sysctls of the creating namespace.
                     initial.enter()?;
-                    netns.push(Netns::create()?);
+                    netns.push(Some(Netns::create()?));
                     // Sysctls are inherited only from the initial namespace.
                     let forward = forwarding.iter().map(|name| (*name, forward));
                     for (name, value) in INHERITED.iter().copied().chain(forward).chain([ORPHANS]) {
@@ -190,7 +200,13 @@ impl<'a> Network<'a> {
             offload: topology.offload,
             tunnels: Vec::new(),
             circuits: None,
+            fabric: None,
         };
+        if topology.fabric {
+            let fabric = Fabric::build(&network.layout, topology);
+            network.fabric = Some(fabric.context("the fabric")?);
+            Connection::open()?.batch(network.fabric_links())?;
+        }
         let metrics = |node: usize, across: bool| {
             let congctl = topology.congctl.as_ref();
             let congctl = congctl.filter(|_| !topology.nodes[node].router);
@@ -215,6 +231,9 @@ impl<'a> Network<'a> {
         for (i, connection) in connections.iter_mut().enumerate() {
             let ports = network.ports(i).with_context(|| network.name(i))?;
             connection.batch(ports).context(network.name(i))?;
+            if network.is_switch(i) {
+                continue;
+            }
             let ports = &network.layout.nodes[i].ports;
             if topology.offload {
                 let receive = || {
@@ -235,7 +254,8 @@ impl<'a> Network<'a> {
         if network.layout.nodes.iter().any(|node| node.spray) {
             let spray = Spray::load()?;
             for (node, connection) in network.layout.nodes.iter().zip(&mut connections) {
-                let ports = node.ports.iter().filter(|_| node.spray);
+                let by_program = node.spray && network.fabric.is_none();
+                let ports = node.ports.iter().filter(|_| by_program);
                 let attachments = ports.flat_map(|port| spray.attach(port.index));
                 connection
                     .batch(attachments)
@@ -244,6 +264,9 @@ impl<'a> Network<'a> {
         }
         let routes = routes::of(&network.layout, topology.ecmp);
         for (i, connection) in connections.iter_mut().enumerate() {
+            if network.is_switch(i) {
+                continue;
+            }
             let routes = routes[i]
                 .iter()
                 .map(|route| network.route(i, route, &metrics(i, route.across)));
@@ -321,9 +344,41 @@ impl<'a> Network<'a> {
         self.circuits.as_ref()
     }
 
-    /// The namespace of a node.
+    /// The namespace of a node; the initial one for a switch of the fabric.
     pub fn netns(&self, node: usize) -> &Netns {
-        &self.netns[node]
+        self.netns[node].as_ref().unwrap_or(&self.initial)
+    }
+
+    /// The fabric, if `node` is one of its switches.
+    pub fn fabric(&self, node: usize) -> Option<&Fabric> {
+        self.fabric.as_ref().filter(|fabric| fabric.has(node))
+    }
+
+    fn is_switch(&self, node: usize) -> bool {
+        self.fabric(node).is_some()
+    }
+
+    /// Requests for the hosts' links to switches of the fabric.
+    fn fabric_links(&self) -> Vec<Request> {
+        let mut requests = Vec::new();
+        for (i, node) in self.layout.nodes.iter().enumerate() {
+            for (n, port) in node.ports.iter().enumerate() {
+                let fabric = self.fabric.as_ref();
+                let numbers = fabric.and_then(|fabric| fabric.link(i, n, port.peer));
+                let Some((device, switch)) = numbers else {
+                    continue;
+                };
+                let end = VethEnd {
+                    name: port.name.clone(),
+                    index: port.index,
+                    mac: port.mac,
+                    netns: Some(self.netns(i).as_fd().as_raw_fd()),
+                };
+                let request = link::add_fabric(&end, port.mtu, self.offload, device, switch);
+                requests.push(request);
+            }
+        }
+        requests
     }
 
     /// Whether TSO, GSO and GRO are on.
@@ -377,6 +432,10 @@ impl<'a> Network<'a> {
                 if port.egress.faults.is_none() {
                     continue;
                 }
+                if let Some(fabric) = self.fabric(i) {
+                    fabric.set(&self.layout, (i, port), port.egress, None)?;
+                    continue;
+                }
                 let damaged = self.wire_requests(port, port.egress);
                 self.inside(i, || Ok(Connection::open()?.batch(damaged)?))
                     .with_context(|| self.name(i))?;
@@ -422,7 +481,7 @@ impl<'a> Network<'a> {
 
     /// Runs `work` inside the namespace of a node.
     pub fn inside<T>(&self, node: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.netns[node].enter()?;
+        self.netns(node).enter()?;
         let result = work();
         self.initial.enter()?;
         result
@@ -435,7 +494,7 @@ impl<'a> Network<'a> {
         mut work: impl FnMut(usize) -> Result<T>,
     ) -> Result<Vec<T>> {
         let each = nodes.map(|node| {
-            self.netns[node].enter()?;
+            self.netns(node).enter()?;
             work(node)
         });
         let results = each.collect();
@@ -456,9 +515,11 @@ impl<'a> Network<'a> {
     /// Inode and name of each node's namespace.
     pub fn inodes(&self) -> Result<Vec<(u64, String)>> {
         let nodes = self.netns.iter().zip(&self.layout.nodes);
-        nodes
-            .map(|(netns, node)| Ok((netns.inode()?, node.name.to_owned())))
-            .collect()
+        let of_node = |(netns, node): (&Option<Netns>, &NodeLayout)| {
+            let netns = netns.as_ref()?;
+            Some(netns.inode().map(|inode| (inode, node.name.to_owned())))
+        };
+        Ok(nodes.filter_map(of_node).collect::<Result<_, _>>()?)
     }
 
     /// Address of a node for a flow, which may go through a tunnel.
@@ -489,10 +550,10 @@ impl<'a> Network<'a> {
         self.layout.nodes[node]
             .ports
             .iter()
-            .filter(|port| port.first)
+            .filter(|port| port.first && !self.is_switch(node) && !self.is_switch(port.peer))
             .map(|port| {
                 let remote = self.layout.remote(port);
-                let peer = end(remote, Some(&self.netns[port.peer]));
+                let peer = end(remote, Some(self.netns(port.peer)));
                 let mut own = end(port, None);
                 if port.rack.is_some() {
                     (own.name, own.index) = rotor::PACKET_UPLINK.named();
@@ -504,6 +565,9 @@ impl<'a> Network<'a> {
 
     /// Requests that set up a node's devices.
     fn ports(&self, node: usize) -> Result<Vec<Request>> {
+        if self.is_switch(node) {
+            return Ok(Vec::new());
+        }
         let node = &self.layout.nodes[node];
         let mut requests = vec![link::set_up("lo", LOOPBACK_INDEX)];
         if let Some(first) = node.ports.first() {

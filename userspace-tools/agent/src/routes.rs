@@ -25,6 +25,24 @@ type Way = (Vec<usize>, bool);
 /// earliest link. A node with one port has a default route only, unless it is a host with routes by
 /// datacenter.
 pub fn of(layout: &Layout, ecmp: bool) -> Vec<Vec<Route>> {
+    let by_site = |node: usize| layout.by_site && !layout.nodes[node].router;
+    let needs = |node: usize| layout.nodes[node].ports.len() > 1 || by_site(node);
+    let tables = tables(layout, ecmp, needs);
+    let everything = |node: usize| match layout.nodes[node].ports.len() {
+        0 => Vec::new(),
+        1 if !by_site(node) => vec![Route {
+            network: Ipv4Addr::UNSPECIFIED,
+            prefix_len: 0,
+            ports: vec![0],
+            across: false,
+        }],
+        _ => tables[node].aggregated(),
+    };
+    (0..layout.nodes.len()).map(everything).collect()
+}
+
+/// Tables of the nodes for which `needs` is true.
+fn tables(layout: &Layout, ecmp: bool, needs: impl Fn(usize) -> bool) -> Vec<Table> {
     let mut tables: Vec<Table> = layout.nodes.iter().map(|_| Table::default()).collect();
     let by_site = |node: usize| layout.by_site && !layout.nodes[node].router;
     let mut ways = Vec::new();
@@ -34,7 +52,7 @@ pub fn of(layout: &Layout, ecmp: bool) -> Vec<Vec<Route>> {
         };
         let hops = hops_to(layout, destination);
         for (i, node) in layout.nodes.iter().enumerate() {
-            if i == destination || (node.ports.len() < 2 && !by_site(i)) {
+            if i == destination || !needs(i) {
                 continue;
             }
             let closer = |port: &Port| {
@@ -50,17 +68,7 @@ pub fn of(layout: &Layout, ecmp: bool) -> Vec<Vec<Route>> {
             tables[i].add(address, &ways, across);
         }
     }
-    let everything = |node: usize| match layout.nodes[node].ports.len() {
-        0 => Vec::new(),
-        1 if !by_site(node) => vec![Route {
-            network: Ipv4Addr::UNSPECIFIED,
-            prefix_len: 0,
-            ports: vec![0],
-            across: false,
-        }],
-        _ => tables[node].aggregated(),
-    };
-    (0..layout.nodes.len()).map(everything).collect()
+    tables
 }
 
 /// Hops from each node to `destination` through routers; None = unreachable.
@@ -84,7 +92,7 @@ fn hops_to(layout: &Layout, destination: usize) -> Vec<Option<u32>> {
 
 /// One node's next hops for each host.
 #[derive(Debug, Default)]
-struct Table {
+pub struct Table {
     /// Distinct next hops.
     ways: Vec<Way>,
     /// Address and index in `ways`, by ascending address.
@@ -92,6 +100,21 @@ struct Table {
 }
 
 impl Table {
+    /// Tables of the routers, empty for hosts.
+    pub fn of_switches(layout: &Layout, ecmp: bool) -> Vec<Self> {
+        tables(layout, ecmp, |node| layout.nodes[node].router)
+    }
+
+    /// Ports of each way.
+    pub fn ways(&self) -> impl Iterator<Item = &[usize]> {
+        self.ways.iter().map(|(ports, _)| ports.as_slice())
+    }
+
+    /// Address and index of the way of each host.
+    pub fn hosts(&self) -> impl Iterator<Item = (u32, usize)> {
+        self.hosts.iter().copied()
+    }
+
     /// Addresses must come in ascending order.
     fn add(&mut self, address: Ipv4Addr, ports: &[usize], across: bool) {
         let mut known = self.ways.iter();

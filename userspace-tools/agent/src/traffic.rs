@@ -46,6 +46,10 @@ use crate::{
 };
 use setup::*;
 
+/// Traffic starts at a multiple of this: TCP's timers expire with jiffies, so that runs on different networks
+/// have the same phase.
+const START_NS: u64 = 10_000_000;
+
 /// How long before its start a flow connects, beyond a few RTTs: at the first if that disturbs no flow, at
 /// the second in any case. Start times are rounded down to the third, so that connections are made together.
 const CONNECT_FIRST_NS: u64 = 10_000_000;
@@ -202,7 +206,7 @@ impl<'a> Traffic<'a> {
         let origin_ns = now_ns()? + lead_ns + CONNECT_TOGETHER_NS;
         let origin_ns = match network.circuits() {
             Some(circuits) => circuits.day_start_ns(origin_ns),
-            None => origin_ns,
+            None => origin_ns.next_multiple_of(START_NS),
         };
         let mut rng = Rng::new(run.seed);
         let mut agenda = Vec::new();

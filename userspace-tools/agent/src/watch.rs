@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs::File, io::Read};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use xdc_netlink::{
     Connection, phantom,
     qdisc::{self, QdiscState},
@@ -46,8 +46,11 @@ const FILE_BYTES: usize = 16 << 10;
 
 /// The egress of a port under observation.
 pub struct Watch {
-    connection: Connection,
+    /// None for a switch of the fabric.
+    connection: Option<Connection>,
     name: String,
+    node: usize,
+    port: String,
     index: u32,
     /// None = the link's own backlog.
     queue: Option<Queue>,
@@ -60,15 +63,28 @@ impl Watch {
         let node = layout.node(&watched.node)?;
         let port = layout.port(node, &watched.peer)?;
         Ok(Self {
-            connection: network.inside(node, || Ok(Connection::open()?))?,
+            connection: match network.fabric(node) {
+                Some(_) => None,
+                None => Some(network.inside(node, || Ok(Connection::open()?))?),
+            },
             name: watched.name.clone(),
+            node,
+            port: watched.peer.clone(),
             index: port.index,
             queue: port.egress.queue.clone(),
         })
     }
 
-    fn state(&mut self) -> Result<QdiscState> {
-        let found = qdisc::dump(&mut self.connection, self.index)?;
+    fn state(&mut self, network: &Network) -> Result<QdiscState> {
+        let (layout, node) = (&network.layout, self.node);
+        let connection = match (&mut self.connection, network.fabric(node)) {
+            (Some(connection), _) => connection,
+            (None, Some(fabric)) => {
+                return fabric.queue(layout, node, layout.port(node, &self.port)?);
+            }
+            (None, None) => bail!("the watched queue {} has no device", self.name),
+        };
+        let found = qdisc::dump(connection, self.index)?;
         let state = match &self.queue {
             Some(queue) => found.into_iter().find(|state| is_queue(state, queue)),
             // Losses on a link without a queue are not drops.
@@ -81,8 +97,8 @@ impl Watch {
     }
 
     /// The current state of the queue.
-    pub fn sample(&mut self) -> Result<QueueSample> {
-        let state = self.state()?;
+    pub fn sample(&mut self, network: &Network) -> Result<QueueSample> {
+        let state = self.state(network)?;
         let xstats = phantom::Xstats::of(&state);
         Ok(QueueSample {
             backlog_bytes: state.backlog_bytes,
@@ -93,8 +109,8 @@ impl Watch {
     }
 
     /// The queue's totals; `queue` is its index in the plan.
-    pub fn result(&mut self, queue: usize) -> Result<QueueResult> {
-        let state = self.state()?;
+    pub fn result(&mut self, network: &Network, queue: usize) -> Result<QueueResult> {
+        let state = self.state(network)?;
         let xstats = phantom::Xstats::of(&state);
         Ok(QueueResult {
             queue,

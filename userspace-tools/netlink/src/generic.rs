@@ -46,7 +46,7 @@ impl Family {
         let mut wanted = Attributes::default();
         wanted.push(CTRL_ATTR_FAMILY_NAME, &[name.as_bytes(), &[0]].concat());
         let what = format!("find the netlink family {name}");
-        let found = family.ask(&what, CTRL_CMD_GETFAMILY, NLM_F_ACK, wanted)?;
+        let found = family.ask(&what, CTRL_CMD_GETFAMILY, wanted)?;
         let mut attributes = found.iter().flat_map(|message| attributes::parse(message));
         let id = attributes.find_map(|attribute| match attribute {
             Ok((CTRL_ATTR_FAMILY_ID, value)) => Some(u16::from_ne_bytes(value.try_into().ok()?)),
@@ -59,7 +59,12 @@ impl Family {
 
     /// Sends one command and waits until the kernel has done it.
     pub fn request(&mut self, what: &str, command: u8, attributes: Attributes) -> Result<()> {
-        self.ask(what, command, NLM_F_ACK, attributes).map(|_| ())
+        self.send(what, command, NLM_F_ACK, attributes).map(|_| ())
+    }
+
+    /// Sends one command; returns the attributes of each answer.
+    pub fn ask(&mut self, what: &str, command: u8, attributes: Attributes) -> Result<Vec<Vec<u8>>> {
+        self.send(what, command, NLM_F_ACK, attributes)
     }
 
     /// Returns the attributes of each message of a dump.
@@ -69,11 +74,11 @@ impl Family {
         command: u8,
         attributes: Attributes,
     ) -> Result<Vec<Vec<u8>>> {
-        self.ask(what, command, NLM_F_DUMP, attributes)
+        self.send(what, command, NLM_F_DUMP, attributes)
     }
 
     /// Sends a command; returns the attributes of each message up to the ACK or the end of the dump.
-    fn ask(
+    fn send(
         &mut self,
         what: &str,
         command: u8,

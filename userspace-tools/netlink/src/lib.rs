@@ -5,6 +5,7 @@
 //! - [`attributes`]: encoding and decoding of options.
 //! - [`connection`]: batches of requests, dumps, errors with the kernel's message.
 //! - [`diag`]: TCP sockets, and the block of `modules/include/uapi/linux/xdc_diag.h`.
+//! - [`fabric`]: attributes of `modules/include/uapi/linux/fabric.h`.
 //! - [`filter`]: BPF programs as filters.
 //! - [`generic`]: requests to a generic netlink family.
 //! - [`link`]: veth pairs, addresses, routes, neighbors.
@@ -23,6 +24,7 @@ mod bounds;
 mod codec;
 pub mod connection;
 pub mod diag;
+pub mod fabric;
 pub mod filter;
 pub mod generic;
 pub mod link;

@@ -24,7 +24,7 @@ use netlink_packet_route::{
 use crate::{
     attributes::Attributes,
     connection::{Connection, Request, Result},
-    unorc,
+    fabric, unorc,
 };
 
 /// Index of `lo` in every namespace.
@@ -122,6 +122,30 @@ pub fn add_veth(a: &VethEnd, b: &VethEnd, mtu_bytes: u32, offload: bool) -> Requ
     ]));
     Request {
         what: format!("create the link {} - {}", b.name, a.name),
+        message: RouteNetlinkMessage::NewLink(message),
+        flags: NLM_F_CREATE | NLM_F_EXCL,
+    }
+}
+
+/// Creates a link of a host to a switch of the fabric, by their numbers. The request must come from the
+/// fabric's namespace. `offload` as in [`add_veth`].
+pub fn add_fabric(
+    end: &VethEnd,
+    mtu_bytes: u32,
+    offload: bool,
+    device: u32,
+    switch: u32,
+) -> Request {
+    let mut data = Attributes::default();
+    data.push(fabric::link::DEVICE, &device.to_ne_bytes());
+    data.push(fabric::link::SWITCH, &switch.to_ne_bytes());
+    let mut message = veth_end(end, mtu_bytes, offload);
+    message.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Other(fabric::KIND.to_owned())),
+        LinkInfo::Data(InfoData::Other(data.into_bytes())),
+    ]));
+    Request {
+        what: format!("create the link {} to the fabric", end.name),
         message: RouteNetlinkMessage::NewLink(message),
         flags: NLM_F_CREATE | NLM_F_EXCL,
     }

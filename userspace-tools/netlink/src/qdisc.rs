@@ -377,7 +377,7 @@ fn two_delays(ppm: u32) -> Vec<u8> {
 }
 
 /// Converts to netem's scale: all ones = always.
-fn probability(ppm: u32) -> u32 {
+pub(crate) fn probability(ppm: u32) -> u32 {
     let scaled = u64::from(ppm) * u64::from(u32::MAX) / 1_000_000;
     u32::try_from(scaled).unwrap_or(u32::MAX)
 }

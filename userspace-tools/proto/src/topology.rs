@@ -29,6 +29,9 @@ pub struct Topology {
     /// Use IPv6 addresses.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ipv6: bool,
+    /// Routers are switches of the module `fabric`, without namespaces.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fabric: bool,
     /// Routers use all shortest paths, not only the first.
     #[serde(default)]
     pub ecmp: bool,

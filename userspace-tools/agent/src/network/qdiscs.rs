@@ -188,10 +188,7 @@ pub(super) fn htb_burst_ns(direction: &Direction) -> u64 {
 }
 
 /// Parses a tc phantom queue; the rate defaults to the link's.
-pub(super) fn tc_phantom_options(
-    queue: &TcQueue,
-    direction: &Direction,
-) -> Result<phantom::Options> {
+pub fn tc_phantom_options(queue: &TcQueue, direction: &Direction) -> Result<phantom::Options> {
     let mut options = phantom::Options::from_words(&queue.words).map_err(|err| anyhow!("{err}"))?;
     options
         .rate_bytes_per_s
@@ -200,7 +197,7 @@ pub(super) fn tc_phantom_options(
     Ok(options)
 }
 
-pub(super) fn phantom_options(queue: &PhantomQueue, rate_bps: u64) -> phantom::Options {
+pub fn phantom_options(queue: &PhantomQueue, rate_bps: u64) -> phantom::Options {
     phantom::Options {
         limit_bytes: Some(queue.limit_bytes),
         seed: queue.seed,

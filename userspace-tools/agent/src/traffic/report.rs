@@ -5,7 +5,9 @@ use super::*;
 
 impl Traffic<'_> {
     pub(super) fn sample(&mut self, now: u64) -> Result<Sample> {
-        let queues = self.watches.iter_mut().map(Watch::sample);
+        let network = self.network;
+        let queues = self.watches.iter_mut();
+        let queues = queues.map(|watch| watch.sample(network));
         let queues = queues.collect::<Result<_>>()?;
         let mut flows: Vec<FlowSample> = Vec::new();
         if self.run.flow_series {
@@ -82,7 +84,7 @@ impl Traffic<'_> {
             capture.report(tap, &self.run.taps[tap].node, channel)?;
         }
         for (queue, watch) in self.watches.iter_mut().enumerate() {
-            channel.send(&Message::Queue(watch.result(queue)?))?;
+            channel.send(&Message::Queue(watch.result(self.network, queue)?))?;
         }
         if let Some(circuits) = self.network.circuits() {
             let counted = circuits.counted(self.network, self.origin_ns)?;

@@ -116,6 +116,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let kind = loaded.scenario.engine_or(request.engine)?;
     let any = request.engine.is_none() && request.icount.is_none() && request.trace.is_empty();
     let kind = if any { kind.built(&home) } else { kind };
+    loaded.scenario.engine = kind;
     if request.icount.is_some() && kind != Kind::Qemu {
         return Err(Error::usage("--icount is for QEMU").hint("--engine qemu"));
     }

@@ -14,7 +14,7 @@ use crate::owned;
 use crate::scenario::paths::Paths;
 use crate::scenario::plan::plan;
 use crate::scenario::shape::Shape;
-use crate::scenario::{self, Scenario};
+use crate::scenario::{self, Scenario, switch};
 use crate::text::printable;
 use crate::units::Size;
 
@@ -128,8 +128,9 @@ fn words(scenario: &Scenario, run: &RunPlan, paths: &Paths, shape: &Shape) -> Re
         }
     }
     text += &format!(
-        "\nengine {}, congestion controls {}\n\nlinks\n",
+        "\nengine {}, {}, congestion controls {}\n\nlinks\n",
         scenario.engine.name(),
+        switch::text(run),
         scenario.ccs.join(", ")
     );
     for cable in &shape.cables {

@@ -24,8 +24,7 @@ use crate::result::capture;
 use crate::result::expect::{self, Verdict};
 use crate::result::runner::Runner;
 use crate::scenario::engine::Kind;
-use crate::scenario::plan;
-use crate::scenario::{self, Loaded};
+use crate::scenario::{self, Loaded, plan, switch};
 use crate::text::printable_lines;
 use crate::{interrupt, owned, pool};
 
@@ -159,6 +158,8 @@ fn case(loaded: Loaded, ccs: (&str, &str), seed: Option<u64>) -> Result<Case> {
     let seed = seed.unwrap_or(scenario.seed);
     let plan = |cc: &str| -> Result<Plan> {
         let mut plan = plan::plan(scenario, cc, seed, 1)?;
+        // Captures at switches.
+        switch::use_linux(&mut plan);
         if let Job::Run(run) = &mut plan.job {
             let tap = |watched: &WatchedQueue| Tap {
                 node: watched.node.clone(),

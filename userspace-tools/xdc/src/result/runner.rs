@@ -16,7 +16,7 @@ use crate::progress::{Progress, Task};
 use crate::result::files::Pending;
 use crate::result::{probe, provenance};
 use crate::scenario::budget::Budget;
-use crate::scenario::{self, Loaded, Scenario, plan};
+use crate::scenario::{self, Loaded, Scenario, plan, switch};
 use crate::units::Size;
 use crate::{interrupt, pool};
 
@@ -96,6 +96,15 @@ impl Runner<'_> {
         plan: Plan,
         consoles: Option<&Pending>,
     ) -> Result<Record> {
+        let mut plan = plan;
+        if let Job::Run(run) = &plan.job
+            && run.topology.fabric
+            && let taps = uplinks(&run.topology, self.pcap)?
+            && let Some(why) = switch::obstacle_of_observers(&run.topology, &taps, self.trace)
+        {
+            self.progress.note(&why);
+            switch::use_linux(&mut plan);
+        }
         let hash = plan_sha256(&plan)?;
         let mut record = self.run_one(name, plan, consoles)?;
         cc.clone_into(&mut record.cc);

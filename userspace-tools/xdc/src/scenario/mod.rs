@@ -24,6 +24,7 @@ mod queues;
 pub mod rotor;
 pub mod schema;
 pub mod shape;
+pub mod switch;
 pub mod sysctl;
 pub mod traffic;
 pub mod tunnel;
@@ -325,6 +326,8 @@ pub struct TopologySpec {
     pub ip: u8,
     #[serde(default)]
     pub links: Vec<LinkSpec>,
+    /// Kind of switches. Default: `fabric` in virtual time if it has all that the scenario uses, else `linux`.
+    pub switch: Option<switch::Switches>,
     /// Routers use all shortest paths, flow by flow; default: in a fabric only.
     pub ecmp: Option<bool>,
     /// Spray packet by packet instead.

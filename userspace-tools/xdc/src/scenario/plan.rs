@@ -40,6 +40,7 @@ use crate::scenario::limits::{LONGEST, MAX_LINKS, MAX_NODES, MAX_WATCHED, MIN_SC
 use crate::scenario::paths::{Paths, Routes};
 use crate::scenario::programs::{check_command, programs};
 use crate::scenario::rotor;
+use crate::scenario::switch;
 use crate::scenario::sysctl;
 use crate::scenario::traffic::{self, Classes, Waits};
 use crate::scenario::tunnel::tunnels;
@@ -126,7 +127,7 @@ pub fn plan_along(
     // Classes of RTTs treat a path beyond the limit as absent.
     routes.check_steps()?;
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
-    let plan = Plan {
+    let mut plan = Plan {
         version: VERSION,
         modules: modules(scenario, known, &flows, &topology)?,
         parameters: owned(known.parameters).collect(),
@@ -149,6 +150,7 @@ pub fn plan_along(
             cpus: scenario.cpus.unwrap_or(0),
         }),
     };
+    switch::choose(&mut plan, scenario.topology.switch, scenario.engine)?;
     plan.check_names()?;
     Ok(plan)
 }
@@ -171,7 +173,9 @@ pub fn shell_plan(scenario: Option<&Scenario>, cc: Option<&str>) -> Result<Plan>
     };
     let first = scenario.ccs.first().map_or("unocc", String::as_str);
     let cc = cc.unwrap_or(first);
-    let run = plan(scenario, cc, scenario.seed, scenario.scale.unwrap_or(1))?;
+    let mut run = plan(scenario, cc, scenario.seed, scenario.scale.unwrap_or(1))?;
+    // A shell enters its namespaces.
+    switch::use_linux(&mut run);
     // Load all compared congestion controls, so that the user can switch.
     let known: Result<Vec<_>> = scenario
         .ccs

@@ -333,7 +333,7 @@ mod tests {
         let modules = json["modules"].as_object().unwrap().keys().cloned();
         assert_eq!(
             modules.collect::<Vec<_>>(),
-            ["sch_phantom", "shared", "tcp_unocc"]
+            ["fabric", "sch_phantom", "shared", "tcp_unocc"]
         );
     }
 

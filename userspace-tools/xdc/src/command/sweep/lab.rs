@@ -359,6 +359,7 @@ pub mod tests {
                 module("sch_phantom", &[]),
                 module("shared", &["tcp_unocc"]),
                 module("tcp_gemini", &[]),
+                module("fabric", &[]),
                 module("tlt", &[]),
             ]),
         }

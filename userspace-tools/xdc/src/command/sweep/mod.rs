@@ -100,12 +100,15 @@ pub struct Sweep<'a> {
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let (name, spec) = spec(request)?;
-    let grid = spec.expand(&home)?;
+    let mut grid = spec.expand(&home)?;
     let kind = grid.engine(request.engine)?;
     let kind = match request.engine {
         None => kind.built(&home),
         Some(_) => kind,
     };
+    for point in &mut grid.points {
+        point.loaded.scenario.engine = kind;
+    }
     let plot: Vec<Metric> = request
         .plot
         .iter()

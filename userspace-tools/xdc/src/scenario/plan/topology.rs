@@ -146,6 +146,7 @@ pub(super) fn topology(
         quickack: spec.quickack,
         offload: spec.offload,
         ipv6: spec.ip == 6,
+        fabric: false,
         ecmp: spec.ecmp(),
         congctl: None,
         tunnels: Vec::new(),
