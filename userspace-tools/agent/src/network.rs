@@ -519,7 +519,7 @@ impl<'a> Network<'a> {
             let netns = netns.as_ref()?;
             Some(netns.inode().map(|inode| (inode, node.name.to_owned())))
         };
-        Ok(nodes.filter_map(of_node).collect::<Result<_, _>>()?)
+        nodes.filter_map(of_node).collect()
     }
 
     /// Address of a node for a flow, which may go through a tunnel.
