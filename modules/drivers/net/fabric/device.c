@@ -38,6 +38,13 @@ static struct xdc_fabric_cb *xdc_fabric_cb(struct sk_buff *skb)
 	return (struct xdc_fabric_cb *)skb->cb;
 }
 
+/* The device and the namespace of a packet in the network may be gone. */
+static void xdc_fabric_dissect(const struct sk_buff *skb, struct flow_keys *keys)
+{
+	memset(keys, 0, sizeof(*keys));
+	__skb_flow_dissect(&init_net, skb, &flow_keys_dissector, keys, NULL, 0, 0, 0, FLOW_DISSECTOR_F_STOP_AT_ENCAP);
+}
+
 /* The hash of fib_multipath_hash_policy 3 with the fields 0x37, from 0 to 2^31 - 1. */
 u32 xdc_fabric_hash(const struct sk_buff *skb, u32 seed)
 {
@@ -54,7 +61,7 @@ u32 xdc_fabric_hash(const struct sk_buff *skb, u32 seed)
 		keys.basic.ip_proto = cb->protocol;
 		keys.ports.ports = cb->ports;
 	} else {
-		skb_flow_dissect_flow_keys(skb, &of, FLOW_DISSECTOR_F_STOP_AT_ENCAP);
+		xdc_fabric_dissect(skb, &of);
 		keys.control.addr_type = FLOW_DISSECTOR_KEY_IPV6_ADDRS;
 		keys.addrs.v6addrs = of.addrs.v6addrs;
 		keys.basic.ip_proto = of.basic.ip_proto;
@@ -69,7 +76,7 @@ static void xdc_fabric_prepare_ipv4(struct sk_buff *skb, struct xdc_fabric_cb *c
 {
 	struct flow_keys of;
 
-	skb_flow_dissect_flow_keys(skb, &of, FLOW_DISSECTOR_F_STOP_AT_ENCAP);
+	xdc_fabric_dissect(skb, &of);
 	cb->saddr = of.addrs.v4addrs.src;
 	cb->daddr = of.addrs.v4addrs.dst;
 	cb->protocol = of.basic.ip_proto;
@@ -127,6 +134,7 @@ static bool xdc_fabric_prepare(const struct xdc_fabric *fabric, struct sk_buff *
 	skb_orphan(skb);
 	skb_scrub_packet(skb, true);
 	skb->priority = 0;
+	skb->dev = NULL;
 	return true;
 }
 
