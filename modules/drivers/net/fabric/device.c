@@ -184,7 +184,8 @@ void xdc_fabric_arm(struct xdc_fabric *fabric, u64 next_ns)
 		return;
 	fabric->armed_ns = next_ns;
 	if (next_ns != U64_MAX)
-		hrtimer_start(&fabric->timer, ns_to_ktime(next_ns), HRTIMER_MODE_ABS_PINNED_SOFT);
+		hrtimer_start(&fabric->timer, ns_to_ktime(min_t(u64, next_ns, KTIME_MAX)),
+			      HRTIMER_MODE_ABS_PINNED_SOFT);
 }
 
 /*
