@@ -377,7 +377,13 @@ static void xdc_fabric_uninit(struct net_device *dev)
 	spin_lock_bh(&link->fabric->lock);
 	link->fabric->devices[link->device] = NULL;
 	spin_unlock_bh(&link->fabric->lock);
-	/* The device is down, and no processor sends on it. */
+}
+
+/* Packet sockets that hold the device may send up to now. */
+static void xdc_fabric_free_link(struct net_device *dev)
+{
+	struct xdc_fabric_link *link = netdev_priv(dev);
+
 	xdc_fabric_put(link->fabric);
 }
 
@@ -400,6 +406,7 @@ static void xdc_fabric_setup(struct net_device *dev)
 	dev->netdev_ops = &xdc_fabric_netdev_ops;
 	dev->ethtool_ops = &xdc_fabric_ethtool_ops;
 	dev->needs_free_netdev = true;
+	dev->priv_destructor = xdc_fabric_free_link;
 	/* Netpoll sends with interrupts off. */
 	dev->priv_flags |= IFF_NO_QUEUE | IFF_LIVE_ADDR_CHANGE | IFF_DISABLE_NETPOLL;
 	dev->priv_flags &= ~IFF_TX_SKB_SHARING;
