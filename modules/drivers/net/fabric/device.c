@@ -104,9 +104,11 @@ static bool xdc_fabric_prepare(const struct xdc_fabric *fabric, struct sk_buff *
 	struct xdc_fabric_cb *cb;
 	u32 address, host;
 
-	/* A sender may write to the headers of a packet that it retransmits. */
-	if (skb_cloned(skb) && pskb_expand_head(skb, 0, 0, GFP_ATOMIC))
+	/* A sender may write to the headers of a packet that it retransmits, and its pages stay its own. */
+	if (skb_orphan_frags(skb, GFP_ATOMIC) || !pskb_may_pull(skb, ETH_HLEN) ||
+	    (skb_cloned(skb) && pskb_expand_head(skb, 0, 0, GFP_ATOMIC)))
 		return false;
+	skb_forward_csum(skb);
 	skb_reset_mac_header(skb);
 	skb_set_network_header(skb, ETH_HLEN);
 	skb->protocol = eth_hdr(skb)->h_proto;
