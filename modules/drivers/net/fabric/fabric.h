@@ -14,11 +14,11 @@
 /* Packets that a network holds at most. */
 #define XDC_FABRIC_PACKETS 8000000
 
-/* Largest numbers of switches, ports, links and hosts. */
+/* Largest numbers of switches, ports, links and hosts. A table is one attribute, of 65,531 bytes at most. */
 #define XDC_FABRIC_SWITCHES 65536
 #define XDC_FABRIC_PORTS 1000000
 #define XDC_FABRIC_DEVICES 65536
-#define XDC_FABRIC_HOSTS 32768
+#define XDC_FABRIC_HOSTS 32765
 
 /* Control block of a packet in the network. */
 struct xdc_fabric_cb {

@@ -89,7 +89,7 @@ static struct xdc_fabric *xdc_fabric_of(struct genl_info *info, u32 *id)
 	return fabric ?: ERR_PTR(-ENOENT);
 }
 
-/* Returns whether "it" has whole elements of a size, and ways that exist. */
+/* Returns whether "it" has a way to each host, and ways and ports that exist. */
 static bool xdc_fabric_ways_are_sound(const struct xdc_fabric *fabric, const struct xdc_fabric_switch *it)
 {
 	u32 i;
@@ -135,7 +135,9 @@ static int xdc_fabric_switch_doit(struct sk_buff *skb, struct genl_info *info)
 		.starts_len = nla_len(attrs[FABRIC_A_STARTS]) / sizeof(u32),
 		.hops_len = nla_len(attrs[FABRIC_A_HOPS]) / sizeof(u32),
 	};
-	if (id >= fabric->size.switches || !xdc_fabric_ways_are_sound(fabric, &it)) {
+	if (id >= fabric->size.switches || nla_len(attrs[FABRIC_A_TABLE]) % sizeof(u16) ||
+	    nla_len(attrs[FABRIC_A_STARTS]) % sizeof(u32) || nla_len(attrs[FABRIC_A_HOPS]) % sizeof(u32) ||
+	    !xdc_fabric_ways_are_sound(fabric, &it)) {
 		NL_SET_ERR_MSG(info->extack, "no such switch, or its table has another number of hosts, or names a way or port that does not exist");
 		err = -EINVAL;
 		goto put;
