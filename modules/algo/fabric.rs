@@ -436,7 +436,15 @@ impl<S: Storage, Q: Fifo> Fabric<S, Q> {
         port.wire.configure(settings.wire);
         if let Some(queue) = &settings.queue {
             port.is_queued = true;
+            // The packets in the queue move to the new pool.
+            let bytes = port.rules.queued.total();
+            if let Some(old) = port.pool.and_then(|id| self.pools.get_mut(id as usize)) {
+                old.used_bytes = old.used_bytes.saturating_sub(bytes);
+            }
             port.pool = queue.pool;
+            if let Some(new) = port.pool.and_then(|id| self.pools.get_mut(id as usize)) {
+                new.used_bytes = new.used_bytes.saturating_add(bytes);
+            }
             port.rules.configure(queue.config, now_ns);
             if let Some(seed) = queue.seed {
                 port.rules.random = Random::new(seed);
