@@ -287,6 +287,8 @@ impl Network for Switches {
     }
 
     fn arrive(&mut self, exit: &mut Exit<'_>, id: u32, packet: Packet, now_ns: u64) -> u64 {
+        // A late timer's packets come first.
+        self.0.run(exit, now_ns.saturating_sub(1));
         self.0.arrive(exit, now_ns, id, packet);
         self.0.run(exit, now_ns)
     }
