@@ -182,7 +182,8 @@ void xdc_fabric_free(struct sk_buff *skb)
 /* Sets the timer. With the lock. */
 void xdc_fabric_arm(struct xdc_fabric *fabric, u64 next_ns)
 {
-	if (next_ns == fabric->armed_ns)
+	/* Zero: packets that have arrived wait for the timer. */
+	if (next_ns == fabric->armed_ns || !fabric->armed_ns)
 		return;
 	fabric->armed_ns = next_ns;
 	if (next_ns != U64_MAX)
@@ -192,16 +193,19 @@ void xdc_fabric_arm(struct xdc_fabric *fabric, u64 next_ns)
 
 /*
  * Delivers the packets that have arrived, with the lock, which it releases meanwhile. A sender may hold a
- * lock of the receiver, so packets that arrive while it sends go through the backlog.
+ * lock of the receiver, so packets that arrive while it sends go through the backlog. The timer delivers the
+ * rest if there are too many.
  */
 static void xdc_fabric_flush(struct xdc_fabric *fabric, bool is_sending)
 {
+	unsigned int left = XDC_FABRIC_BATCH;
 	struct sk_buff *skb;
 
 	if (fabric->is_delivering)
 		return;
 	fabric->is_delivering = true;
-	while ((skb = __skb_dequeue(&fabric->arrived))) {
+	while (left && (skb = __skb_dequeue(&fabric->arrived))) {
+		left--;
 		spin_unlock(&fabric->lock);
 		dev_dstats_rx_add(skb->dev, skb->len);
 		if (skb->ip_summed == CHECKSUM_NONE)
@@ -216,6 +220,8 @@ static void xdc_fabric_flush(struct xdc_fabric *fabric, bool is_sending)
 		spin_lock(&fabric->lock);
 	}
 	fabric->is_delivering = false;
+	if (!skb_queue_empty(&fabric->arrived))
+		xdc_fabric_arm(fabric, 0);
 }
 
 static enum hrtimer_restart xdc_fabric_expire(struct hrtimer *timer)
@@ -334,6 +340,7 @@ int xdc_fabric_del(struct net *net)
 {
 	struct xdc_fabric_net *own = net_generic(net, xdc_fabric_net_id);
 	struct xdc_fabric *fabric;
+	struct sk_buff_head gone;
 	void *network;
 
 	mutex_lock(&xdc_fabric_mutex);
@@ -345,7 +352,10 @@ int xdc_fabric_del(struct net *net)
 	spin_lock_bh(&fabric->lock);
 	network = fabric->network;
 	fabric->network = NULL;
+	__skb_queue_head_init(&gone);
+	skb_queue_splice_init(&fabric->arrived, &gone);
 	spin_unlock_bh(&fabric->lock);
+	__skb_queue_purge(&gone);
 	hrtimer_cancel(&fabric->timer);
 	xdc_fabric_ops->close(network);
 	xdc_fabric_put(fabric);
@@ -389,9 +399,28 @@ static void xdc_fabric_free_link(struct net_device *dev)
 	xdc_fabric_put(link->fabric);
 }
 
+/* No further packet arrives. The kernel waits for those in delivery before it frees the device. */
+static int xdc_fabric_stop(struct net_device *dev)
+{
+	struct xdc_fabric_link *link = netdev_priv(dev);
+	struct sk_buff *skb, *next;
+
+	spin_lock_bh(&link->fabric->lock);
+	skb_queue_walk_safe(&link->fabric->arrived, skb, next) {
+		if (skb->dev != dev)
+			continue;
+		__skb_unlink(skb, &link->fabric->arrived);
+		dev_dstats_rx_dropped(dev);
+		kfree_skb_reason(skb, SKB_DROP_REASON_DEV_READY);
+	}
+	spin_unlock_bh(&link->fabric->lock);
+	return 0;
+}
+
 static const struct net_device_ops xdc_fabric_netdev_ops = {
 	.ndo_init		= xdc_fabric_init,
 	.ndo_uninit		= xdc_fabric_uninit,
+	.ndo_stop		= xdc_fabric_stop,
 	.ndo_start_xmit		= xdc_fabric_xmit,
 	.ndo_set_mac_address	= eth_mac_addr,
 	.ndo_validate_addr	= eth_validate_addr,

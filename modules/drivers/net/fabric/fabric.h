@@ -13,6 +13,8 @@
 
 /* Packets that a network holds at most. */
 #define XDC_FABRIC_PACKETS 8000000
+/* Packets that a softirq or a sender delivers at most, below net.core.netdev_max_backlog. */
+#define XDC_FABRIC_BATCH 512
 
 /* Largest numbers of switches, ports, links and hosts. A table is one attribute, of 65,531 bytes at most. */
 #define XDC_FABRIC_SWITCHES 65536
