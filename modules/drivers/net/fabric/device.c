@@ -4,6 +4,7 @@
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
 #include <linux/jhash.h>
+#include <linux/mm.h>
 #include <linux/mutex.h>
 #include <net/checksum.h>
 #include <net/dropreason-qdisc.h>
@@ -132,6 +133,7 @@ static bool xdc_fabric_prepare(const struct xdc_fabric *fabric, struct sk_buff *
 	}
 	host = address - fabric->first_host;
 	cb->len = skb->len;
+	cb->truesize = skb->truesize;
 	cb->destination = host < fabric->hosts ? (s32)host : -1;
 	skb_orphan(skb);
 	skb_scrub_packet(skb, true);
@@ -142,21 +144,26 @@ static bool xdc_fabric_prepare(const struct xdc_fabric *fabric, struct sk_buff *
 
 /* What Rust does with a packet, with the network's lock */
 
+static void xdc_fabric_uncount(struct xdc_fabric *out, struct sk_buff *skb)
+{
+	out->packets--;
+	out->bytes -= xdc_fabric_cb(skb)->truesize;
+}
+
 void xdc_fabric_deliver(struct xdc_fabric *out, u32 device, struct sk_buff *skb)
 {
 	struct net_device *dev = device < out->devices_len ? out->devices[device] : NULL;
 
+	xdc_fabric_uncount(out, skb);
 	if (!dev || !netif_running(dev)) {
 		if (dev)
 			dev_dstats_rx_dropped(dev);
-		out->packets--;
 		kfree_skb_reason(skb, SKB_DROP_REASON_DEV_READY);
 		return;
 	}
 	xdc_fabric_finish(skb);
 	skb->dev = dev;
 	__skb_queue_tail(&out->arrived, skb);
-	out->packets--;
 }
 
 void xdc_fabric_drop(struct xdc_fabric *out, struct sk_buff *skb, u32 reason)
@@ -169,7 +176,7 @@ void xdc_fabric_drop(struct xdc_fabric *out, struct sk_buff *skb, u32 reason)
 		[XDC_FABRIC_ECN] = QDISC_DROP_CONGESTED,
 	};
 
-	out->packets--;
+	xdc_fabric_uncount(out, skb);
 	sk_skb_reason_drop(NULL, skb, (__force enum skb_drop_reason)reasons[reason]);
 }
 
@@ -254,13 +261,14 @@ static netdev_tx_t xdc_fabric_xmit(struct sk_buff *skb, struct net_device *dev)
 		return NETDEV_TX_OK;
 	}
 	spin_lock(&fabric->lock);
-	if (!fabric->network || fabric->packets >= XDC_FABRIC_PACKETS) {
+	if (!fabric->network || fabric->packets >= XDC_FABRIC_PACKETS || fabric->bytes >= fabric->bytes_max) {
 		spin_unlock(&fabric->lock);
 		dev_dstats_tx_dropped(dev);
 		kfree_skb_reason(skb, SKB_DROP_REASON_NOMEM);
 		return NETDEV_TX_OK;
 	}
 	fabric->packets++;
+	fabric->bytes += xdc_fabric_cb(skb)->truesize;
 	next_ns = xdc_fabric_ops->arrive(fabric->network, fabric, link->id, skb, ktime_get_ns());
 	xdc_fabric_arm(fabric, next_ns);
 	xdc_fabric_flush(fabric, true);
@@ -311,6 +319,8 @@ int xdc_fabric_new(struct net *net, const struct xdc_fabric_size *size, u32 devi
 	fabric->first_host = first_host;
 	fabric->hosts = hosts;
 	fabric->armed_ns = U64_MAX;
+	/* Senders do not pay for packets in the network. */
+	fabric->bytes_max = (u64)totalram_pages() << (PAGE_SHIFT - 1);
 	refcount_set(&fabric->users, 1);
 	spin_lock_init(&fabric->lock);
 	__skb_queue_head_init(&fabric->arrived);

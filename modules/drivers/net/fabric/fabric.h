@@ -26,6 +26,8 @@
 struct xdc_fabric_cb {
 	u64 due_ns;
 	u32 len;
+	/* Memory when it entered. */
+	u32 truesize;
 	/* Negative: no host. */
 	s32 destination;
 	/* Flow of a packet over IPv4, for the hash. */
@@ -107,6 +109,8 @@ struct xdc_fabric {
 	/* Time that "timer" is set to. */
 	u64 armed_ns;
 	u32 packets;
+	/* Memory of packets, and its limit. */
+	u64 bytes, bytes_max;
 	struct net_device **devices;
 	/* Packets that have arrived. One processor at a time delivers them, so that they keep their order. */
 	struct sk_buff_head arrived;
