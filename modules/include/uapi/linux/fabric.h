@@ -25,7 +25,7 @@ enum {
 	FABRIC_CMD_NEW,		/* create the network: SWITCHES, PORTS, DEVICES, POOLS, FIRST_HOST, HOSTS */
 	FABRIC_CMD_SWITCH,	/* set a switch: ID, SEED, SPRAY, TABLE, STARTS, HOPS */
 	FABRIC_CMD_PORT,	/* set a port, whose packets stay: ID and the attributes from PEER_SWITCH on */
-	FABRIC_CMD_GET,		/* counters of the switch or port ID; dump: all */
+	FABRIC_CMD_GET,		/* counters of the port ID; dump: all ports, then all switches */
 	FABRIC_CMD_DEL,		/* remove the network; its links stay, without a network */
 	__FABRIC_CMD_MAX
 };
