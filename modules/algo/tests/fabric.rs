@@ -313,6 +313,29 @@ fn ports_of_a_pool_share_its_bytes() {
 }
 
 #[test]
+fn queued_packets_go_along_to_another_pool() {
+    let mut queue = shaped(1_000, 1_000_000);
+    (queue.pool, queue.config.pool_alpha_ppm) = (Some(0), 1_000_000);
+    let pool = Pool {
+        limit_bytes: 4_000,
+        used_bytes: 0,
+    };
+    let ports = vec![to_host(0, 0, Some(queue))];
+    let mut network = network(ports, &[&[&[0]]], vec![pool; 2]);
+    let mut exits = Exits::default();
+    for number in 0..2 {
+        network.arrive(&mut exits, 0, 0, packet(number, 1_000, 0));
+        network.run(&mut exits, 0);
+    }
+    queue.pool = Some(1);
+    network.configure(0, &to_host(0, 0, Some(queue)), 0);
+    assert_eq!(network.pools[0].used_bytes, 0);
+    assert_eq!(network.pools[1].used_bytes, 1_000);
+    run(&mut network, &mut exits, NEVER_NS - 1);
+    assert_eq!(network.pools[1].used_bytes, 0);
+}
+
+#[test]
 fn red_packets_have_their_limit() {
     let mut queue = shaped(1_000, 10_000);
     queue.config.source = Source::Dscp(crate::color::DscpTable::new(0, 1));
