@@ -7,6 +7,7 @@ mod alarms;
 mod alloc;
 mod background;
 mod diag;
+mod fabric;
 mod flow;
 mod leaks;
 mod live;
@@ -81,6 +82,8 @@ enum Attack {
     Unorc,
     /// acceltor: schedules, clocks, uplinks and bonds that change under flows, and random requests.
     Acceltor,
+    /// fabric: links, networks and settings that change under flows, and random packets and requests.
+    Fabric,
     /// Leaks that kmemleak finds.
     Leaks,
     /// Deliberate mistakes, which must raise the alarm.
@@ -188,6 +191,7 @@ fn main() -> ExitCode {
         Attack::TltTails => tlt::tails::attack(&mut storm),
         Attack::Unorc => unorc::attack(&mut storm, count([24, 1_000, 6, 100])),
         Attack::Acceltor => acceltor::attack(&mut storm, count([24, 1_000, 6, 100])),
+        Attack::Fabric => fabric::attack(&mut storm, count([24, 1_000, 6, 100])),
         Attack::Leaks => leaks::attack(&mut storm),
         Attack::Alarms => alarms::attack(&mut storm),
     };

@@ -3,7 +3,7 @@
 
 use std::{io, mem, os::fd::AsRawFd};
 
-use socket2::Socket;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Sets an integer option of a socket.
 pub fn set_option(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
@@ -52,4 +52,25 @@ pub fn get_option(socket: &Socket, level: i32, name: i32) -> io::Result<i32> {
     let mut value = [0; mem::size_of::<i32>()];
     get_bytes(socket, level, name, &mut value)?;
     Ok(i32::from_ne_bytes(value))
+}
+
+/// A packet socket that sends to a device of the thread's namespace.
+pub fn packet_socket(index: u32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::PACKET, Type::RAW.cloexec(), None)?;
+    // SAFETY: The address is within the storage, and the length is its length.
+    let ((), address) = unsafe {
+        SockAddr::try_init(|storage, length| {
+            storage
+                .cast::<libc::sockaddr_ll>()
+                .write(libc::sockaddr_ll {
+                    sll_family: libc::AF_PACKET as u16,
+                    sll_ifindex: index as i32,
+                    ..mem::zeroed()
+                });
+            *length = mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            Ok(())
+        })
+    }?;
+    socket.bind(&address)?;
+    Ok(socket)
 }
