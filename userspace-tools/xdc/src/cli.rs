@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    acceltor, bench, cc, foreign, paper, run, score, selftest, shell, show, sweep, table, tune,
-    twin, unorc,
+    acceltor, bench, cc, foreign, hunt, paper, run, score, selftest, shell, show, sweep, table,
+    tune, twin, unorc,
 };
 use crate::guest::tether;
 use crate::live::elephants;
@@ -93,6 +93,16 @@ Examples:
 The winner on set A is compared with the default on set B, which has other rows, seeds, RTTs and
 rates: docs/run-experiments.md.")]
     Tune(tune::Request),
+    /// Search networks in which a congestion control fails and a reference does well.
+    #[command(after_help = "\
+Examples:
+  xdc hunt bbr --budget 10m
+  xdc hunt dctcp --goal rtt-unfair --space datacenter --against cubic --budget 300
+  xdc hunt cubic --goal high:timeouts --against bbr
+
+Writes the three worst networks as scenarios with pictures, which `xdc run FILE` repeats:
+docs/hunt.md. As with sweep, finished runs are kept: the same command continues.")]
+    Hunt(hunt::Request),
     /// Add your own congestion controls, list them, remove them.
     #[command(
         subcommand,

@@ -44,8 +44,8 @@ use crate::cli::{
     AcceltorCommand, CcCommand, Cli, Command, PeerCommand, QdiscCommand, TraceCommand, UnorcCommand,
 };
 use crate::command::{
-    acceltor, bench, cc, compare, foreign, manual, new, paper, run, score, selftest, shell, show,
-    sweep, table, tune, twin, unorc,
+    acceltor, bench, cc, compare, foreign, hunt, manual, new, paper, run, score, selftest, shell,
+    show, sweep, table, tune, twin, unorc,
 };
 use crate::error::Result;
 use crate::guest::tether;
@@ -97,6 +97,7 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Paper(request) => paper::command(&request),
         Command::Score(request) => score::command(&request),
         Command::Tune(request) => tune::command(&request),
+        Command::Hunt(request) => hunt::command(&request),
         Command::Cc(CcCommand::Add(request)) => cc::add(&request),
         Command::Cc(CcCommand::List(request)) => cc::list(&request),
         Command::Cc(CcCommand::Remove(request)) => cc::remove(&request),

@@ -18,12 +18,14 @@ fn say(line: &str) {
 
 pub struct Progress {
     bars: Option<MultiProgress>,
+    quiet: bool,
 }
 
 /// Progress of one guest.
 pub struct Task {
     name: String,
     bar: Option<ProgressBar>,
+    quiet: bool,
     said: Option<(String, Instant)>,
 }
 
@@ -31,6 +33,15 @@ impl Progress {
     pub fn new() -> Self {
         Self {
             bars: std::io::stderr().is_terminal().then(MultiProgress::new),
+            quiet: false,
+        }
+    }
+
+    /// Progress that is not shown, of runs whose command has its own.
+    pub fn quiet() -> Self {
+        Self {
+            bars: None,
+            quiet: true,
         }
     }
 
@@ -49,6 +60,7 @@ impl Progress {
         Task {
             name: name.to_owned(),
             bar,
+            quiet: self.quiet,
             said: None,
         }
     }
@@ -58,6 +70,7 @@ impl Progress {
         match &self.bars {
             // Ignores a terminal that cannot be written to.
             Some(bars) => drop(bars.println(format!("xdc: {}", printable(line)))),
+            None if self.quiet => {}
             None => say(line),
         }
     }
@@ -75,7 +88,7 @@ impl Task {
             Some((said, when)) => said != what || when.elapsed() >= PLAIN_INTERVAL,
             None => true,
         };
-        if fresh {
+        if fresh && !self.quiet {
             say(&format!("{}: {what} ({:.0} %)", self.name, done * 100.0));
             self.said = Some((what.to_owned(), Instant::now()));
         }
@@ -84,6 +97,7 @@ impl Task {
     pub fn finish(self, what: &str) {
         match self.bar {
             Some(bar) => bar.finish_with_message(printable(what).into_owned()),
+            None if self.quiet => {}
             None => say(&format!("{}: {what}", self.name)),
         }
     }

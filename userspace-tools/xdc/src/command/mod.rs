@@ -6,6 +6,7 @@ pub mod bench;
 pub mod cc;
 pub mod compare;
 pub mod foreign;
+pub mod hunt;
 pub mod manual;
 pub mod new;
 pub mod paper;
