@@ -55,10 +55,10 @@ impl Case {
         on.map(|param| param.key).collect()
     }
 
-    /// Rounds all values that are no counts to significant digits.
+    /// Rounds all values with an effect that are no counts to significant digits.
     pub fn rounded(&self, digits: i32) -> Self {
         let mut case = self.clone();
-        for param in PARAMS.iter().filter(|it| it.draw != Draw::Whole) {
+        for (param, _) in self.shown().filter(|(it, _)| it.draw != Draw::Whole) {
             case.set(param.key, round(self.get(param.key), digits));
         }
         case

@@ -91,6 +91,9 @@ const SEARCHED: f64 = 0.75;
 /// Share of the budget after which the search restarts elsewhere, even if it still improves.
 const EPOCH: f64 = 0.25;
 
+/// Difference of severities, a log2, up to which similar networks show one failure.
+const SIMILAR: f64 = 0.6;
+
 /// Returns whether every guest ran; failures of the congestion control are findings.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
@@ -293,7 +296,13 @@ impl Hunt<'_> {
         };
         self.known.cases.push(found.case.clone());
         let mut others = self.found.iter_mut();
-        match others.find(|it| self.space.alike(&it.case, &found.case)) {
+        let severity = found.verdict.fitness;
+        // The same network, and the same extent of the failure.
+        let same = |it: &&mut Found| {
+            self.space.alike(&it.case, &found.case)
+                && (it.verdict.fitness - severity).abs() < SIMILAR
+        };
+        match others.find(same) {
             Some(same) if same.verdict.times_worse < found.verdict.times_worse => *same = found,
             Some(_) => {}
             None => self.found.push(found),

@@ -12,7 +12,7 @@ pub const SEED: u64 = 1;
 pub const FRESH: [u64; 2] = [2, 3];
 
 /// Share of the severity, a log2, that a reduced network must keep.
-const KEPT: f64 = 0.8;
+const KEPT: f64 = 0.7;
 
 /// A confirmed failure.
 pub struct Found {

@@ -167,6 +167,17 @@ fn features_tell_failures_apart() {
     assert!(!space.repeats(&lossy, &more, &[]));
     assert!(space.repeats(&lossy, &more, &[Key::NearFlows]));
     assert!(space.alike(&lossy, &lossy) && !space.alike(&lossy, &more));
+    // Rounding makes no feature of a neutral value.
+    assert_eq!(lossy.rounded(1).features(), lossy.features());
+    // Two of three features are most of them.
+    more.set(Key::Offload, 1.0);
+    let mut most = more.clone();
+    most.drop_feature(Key::Offload);
+    assert!(space.repeats(&most, &more, &[]) && space.alike(&most, &more));
+    most.set(Key::RateMbps, 10.0);
+    more.set(Key::RateMbps, 300.0);
+    most.set(Key::Loss, 0.02);
+    assert!(!space.alike(&most, &more));
     // A parameter of an effect that is off is no difference.
     plain.set(Key::PolicerMs, 99.0);
     assert!(plain.features().is_empty());
