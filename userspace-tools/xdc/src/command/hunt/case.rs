@@ -167,39 +167,49 @@ impl Case {
         parts.collect::<Vec<_>>().join("\n")
     }
 
+    /// A line of the scenario, if the parameter has an effect.
+    fn line(&self, key: Key, name: &str, value: &str) -> String {
+        match self.has(key) {
+            true => format!("{name} = {value}\n"),
+            false => String::new(),
+        }
+    }
+
     fn topology(&self, hosts: &[&str]) -> String {
         let (rate_mbps, rtt_us) = (self.get(Key::RateMbps), self.get(Key::RttUs));
         let all: Vec<_> = hosts.iter().copied().chain(["r"]).collect();
         let mut text = format!(
-            "[topology]\nhosts = {}\nrouters = [\"s\"]\ntcp_usec_ts = true\nquickack = {}\noffload = {}\n\
+            "[topology]\nhosts = {}\nrouters = [\"s\"]\ntcp_usec_ts = true\nquickack = {}\n{}\n\
              # Propagation is on the way of ACKs.\n",
             list(&all),
             !self.has(Key::DelayedAcks),
-            self.has(Key::Offload)
+            self.line(Key::Offload, "offload", "true")
         );
         for host in hosts {
             let base_us = match *host {
                 "far" => self.far_rtt_us(),
                 _ => rtt_us,
             };
-            let _ = write!(
+            let jitter = format!("\"{}\"", time(self.get(Key::AckJitter) * base_us));
+            let _ = writeln!(
                 text,
-                "[[topology.links]]\na = \"{host}\"\nb = \"s\"\nrate = \"{}\"\ndelay_ba = \"{}\"\njitter_ba = \"{}\"\n",
+                "[[topology.links]]\na = \"{host}\"\nb = \"s\"\nrate = \"{}\"\ndelay_ba = \"{}\"\n{}",
                 rate(10.0 * rate_mbps.max(100.0)),
                 time(base_us),
-                time(self.get(Key::AckJitter) * base_us)
+                self.line(Key::AckJitter, "jitter_ba", &jitter)
             );
         }
-        // A packet's time of jitter: flows in step with the port would stay so forever.
         let jitter_us = (PACKET_BITS / rate_mbps).max(self.get(Key::Jitter) * rtt_us);
+        let share = |key, name| self.line(key, name, &format!("\"{}\"", fraction(self.get(key))));
         let _ = write!(
             text,
             "[[topology.links]]\na = \"s\"\nb = \"r\"\nrate = \"{}\"\nqueue_ab = \"port\"\n\
-             jitter_ab = \"{}\"\nloss_ab = \"{}\"\nreorder_ab = \"{}\"\n",
+             # At least a packet's time: flows in step with the port would stay so forever.\n\
+             jitter_ab = \"{}\"\n{}{}",
             rate(rate_mbps),
             time(jitter_us),
-            fraction(self.get(Key::Loss)),
-            fraction(self.get(Key::Reorder))
+            share(Key::Loss, "loss_ab"),
+            share(Key::Reorder, "reorder_ab")
         );
         text
     }

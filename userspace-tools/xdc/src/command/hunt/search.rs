@@ -8,11 +8,11 @@ use xdc_proto::rng::Rng;
 pub type Genome = Vec<f64>;
 
 /// Parents that survive a generation.
-const PARENTS: usize = 6;
+const PARENTS: usize = 5;
 /// Networks of a generation.
-pub const CHILDREN: usize = 12;
+const CHILDREN: usize = 10;
 /// Networks of a first generation.
-const FOUNDERS: usize = 24;
+const FOUNDERS: usize = 20;
 /// Generations without a better one before a restart.
 const PATIENCE: usize = 4;
 /// Attempts to draw a network that repeats no known failure.
