@@ -20,6 +20,11 @@ const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
 /// Messages of a run, which bound its time.
 const MAX_MESSAGES: f64 = 300.0;
 
+/// Smallest thresholds of a port that an operator would set, in full packets: 8 for marks by the
+/// backlog, 64 for a phantom queue, whose marks begin at a fiftieth.
+const LEAST_MARK_BYTES: f64 = 8.0 * 1514.0;
+const LEAST_PHANTOM_BYTES: f64 = 64.0 * 1514.0;
+
 /// Buffers of flows that no buffer limits.
 const LARGE_BUFFER: &str = "16MiB";
 
@@ -214,13 +219,21 @@ impl Case {
         text
     }
 
+    /// Backlog from which the port marks for DCTCP.
+    fn mark_bytes(&self) -> f64 {
+        let wanted = self.get(Key::MarkShare) * self.limit_bytes();
+        wanted.max(LEAST_MARK_BYTES).min(0.9 * self.limit_bytes())
+    }
+
     fn port(&self) -> String {
+        let phantom = (self.bdp_bits() / 8.0).max(LEAST_PHANTOM_BYTES);
         format!(
             "[queues.port]\nlimit = \"{}\"\nmin = \"{mark}\"\nmax = \"{mark}\"\n\
-             phantom = \"1bdp\"\ndrain = \"0.952\"\npmin = \"2%\"\npmax = \"60%\"\n\n\
+             phantom = \"{}\"\ndrain = \"0.952\"\npmin = \"2%\"\npmax = \"60%\"\n\n\
              [[watch]]\nname = \"port\"\nfrom = \"s\"\nto = \"r\"\n",
             size(self.limit_bytes()),
-            mark = fraction(self.get(Key::MarkShare))
+            size(phantom),
+            mark = size(self.mark_bytes())
         )
     }
 
@@ -306,7 +319,8 @@ impl Case {
         }
         let bytes = self.get(Key::MessageBytes).round();
         let start_us = (10.0 * self.get(Key::RttUs)).min(self.duration_us / 5.0);
-        let left_us = self.duration_us - start_us;
+        // The last fifth of the run is for messages under way to end.
+        let left_us = 0.8 * self.duration_us - start_us;
         let period_us = bytes * 8.0 / (self.get(Key::MessageLoad) * self.get(Key::RateMbps));
         format!(
             "[[traffic]]\nkind = \"rpc\"\ngroup = \"messages\"\nhosts = [\"talker\"]\nto = \"r\"\n\
@@ -383,7 +397,7 @@ impl Case {
                     self.get(Key::RttUs).round()
                 ),
                 "gemini" => {
-                    let k_bytes = (self.get(Key::MarkShare) * self.limit_bytes()).round();
+                    let k_bytes = self.mark_bytes().round();
                     format!("\"net.gemini.k_bytes\" = {k_bytes}\n\"net.gemini.t_us\" = 5000\n")
                 }
                 _ => continue,

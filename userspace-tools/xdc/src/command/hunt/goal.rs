@@ -18,25 +18,18 @@ pub struct Goal {
     what: What,
     /// Direction of good values.
     better: Better,
-    /// Best value that counts: better ones are equal to it.
-    best: f64,
-    /// Worst value of a reference that does well; infinite or 0: any.
-    good: f64,
-    /// Worst value of a congestion control that counts, for those that cannot be reached.
-    worst: f64,
+    limits: Limits,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-enum What {
-    Utilisation,
-    Delay,
-    Stall,
-    Drops,
-    Unfair,
-    RttUnfair,
-    Harm,
-    Slowdown,
-    Metric(Metric),
+/// Bounds of values.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Better values are equal to this one.
+    best: f64,
+    /// Worst value of a reference that does well.
+    good: f64,
+    /// Worse values are equal to this one.
+    worst: f64,
 }
 
 /// A row of the goals' table.
@@ -44,90 +37,40 @@ pub struct Known {
     pub name: &'static str,
     what: What,
     better: Better,
-    best: f64,
-    good: f64,
-    worst: f64,
+    limits: Limits,
     pub meaning: &'static str,
 }
 
 use Better::{Higher, Lower};
 
-const fn known(
-    name: &'static str,
-    what: What,
-    better: Better,
-    [best, good, worst]: [f64; 3],
-    meaning: &'static str,
-) -> Known {
-    Known {
-        name,
-        what,
-        better,
-        best,
-        good,
-        worst,
-        meaning,
-    }
+macro_rules! goals {
+    ($($what:ident $name:literal $better:ident $best:literal $good:literal $worst:literal, $meaning:literal;)*) => {
+        #[derive(Debug, Clone, PartialEq)]
+        enum What {
+            $($what,)*
+            Metric(Metric),
+        }
+
+        pub static GOALS: &[Known] = &[$(Known {
+            name: $name,
+            what: What::$what,
+            better: $better,
+            limits: Limits { best: $best, good: $good, worst: $worst },
+            meaning: $meaning,
+        }),*];
+    };
 }
 
-pub static GOALS: [Known; 8] = [
-    known(
-        "utilisation",
-        What::Utilisation,
-        Higher,
-        [1.0, 0.75, 0.01],
-        "goodput of all flows over the path's capacity",
-    ),
-    known(
-        "delay",
-        What::Delay,
-        Lower,
-        [1.0, 1.5, 100.0],
-        "base RTT with the mean queue of the second half, over the base RTT",
-    ),
-    known(
-        "stall",
-        What::Stall,
-        Lower,
-        [4.0, 10.0, 1000.0],
-        "longest time in which a flow receives nothing, in longest base RTTs",
-    ),
-    known(
-        "drops",
-        What::Drops,
-        Lower,
-        [0.001, 0.01, 1.0],
-        "drops of the port in the second half, as a share of its packets",
-    ),
-    known(
-        "unfair",
-        What::Unfair,
-        Higher,
-        [1.0, 0.9, 0.01],
-        "Jain's index of flows with equal RTTs, in the second half",
-    ),
-    known(
-        "rtt-unfair",
-        What::RttUnfair,
-        Lower,
-        [1.0, 2.5, 1000.0],
-        "goodput per flow of one RTT over the other's, the larger ratio",
-    ),
-    known(
-        "harm",
-        What::Harm,
-        Higher,
-        [1.0, 0.6, 0.01],
-        "share of the first of --against's flows beside it, over their equal share",
-    ),
-    known(
-        "slowdown",
-        What::Slowdown,
-        Lower,
-        [1.0, 5.0, 1000.0],
-        "95th percentile of messages' completion times over the ideal",
-    ),
-];
+goals! {
+    Utilisation "utilisation" Higher 1.0 0.75 0.01, "goodput of all flows over the path's capacity";
+    Delay "delay" Lower 1.0 1.5 100.0, "base RTT with the mean queue of the second half, over the base RTT";
+    Stall "stall" Lower 4.0 10.0 1000.0, "longest time in which a flow receives nothing, in longest base RTTs";
+    Drops "drops" Lower 0.001 0.01 1.0, "drops of the port in the second half, as a share of its packets";
+    Unfair "unfair" Higher 1.0 0.9 0.01, "Jain's index of flows with equal RTTs, in the second half";
+    RttUnfair "rtt-unfair" Lower 1.0 2.5 1000.0, "goodput per flow of one RTT over the other's, the larger ratio";
+    Harm "harm" Higher 1.0 0.6 0.01, "share of the first of --against's flows beside it, over their equal share";
+    Slowdown "slowdown" Lower 1.0 5.0 1000.0, "95th percentile of messages' completion times over the ideal";
+}
 
 /// Utilization that a reference needs whatever the goal is.
 const HEALTHY: f64 = 0.5;
@@ -139,28 +82,21 @@ impl FromStr for Goal {
 
     /// A name of [`GOALS`], or `high:METRIC` or `low:METRIC` for a metric that fails that way.
     fn from_str(text: &str) -> Result<Self, String> {
+        let goal = |what, better, limits| Self {
+            name: text.to_owned(),
+            what,
+            better,
+            limits,
+        };
         if let Some(known) = GOALS.iter().find(|known| known.name == text) {
-            return Ok(Self {
-                name: text.to_owned(),
-                what: known.what.clone(),
-                better: known.better,
-                best: known.best,
-                good: known.good,
-                worst: known.worst,
-            });
+            return Ok(goal(known.what.clone(), known.better, known.limits));
         }
         let of = |metric: &str, better, [best, good, worst]: [f64; 3]| {
             let metric: Metric = metric
                 .parse()
                 .map_err(|unknown: Unknown| unknown.to_string())?;
-            Ok(Self {
-                name: text.to_owned(),
-                what: What::Metric(metric),
-                better,
-                best,
-                good,
-                worst,
-            })
+            let limits = Limits { best, good, worst };
+            Ok(goal(What::Metric(metric), better, limits))
         };
         match text.split_once(':') {
             Some(("high", metric)) => of(metric, Lower, [1e-6, f64::INFINITY, f64::INFINITY]),
@@ -262,9 +198,7 @@ impl Goal {
                 least(case, Key::FarFlows, 1.0);
                 least(case, Key::FarRatio, 2.0);
             }
-            What::Slowdown => {
-                least(case, Key::MessageLoad, 0.05);
-            }
+            What::Slowdown => least(case, Key::MessageLoad, 0.05),
             _ => {}
         }
         if !self.has_victim() {
@@ -300,12 +234,21 @@ impl Goal {
                 let equal = case.capacity_mbps() * own / (own + others);
                 steady("victim")? / equal
             }
-            What::Slowdown => group("messages")?.completion.slowdown.p95?,
+            What::Slowdown => {
+                let messages = &group("messages")?.completion;
+                let counted = messages.flows.saturating_sub(messages.warmup);
+                // Times of messages without an end are unknown but long.
+                match messages.unfinished * 20 > counted {
+                    true => self.limits.worst,
+                    false => messages.slowdown.p95?,
+                }
+            }
             What::Metric(metric) => metric.of(run)?,
         };
+        let Limits { best, worst, .. } = self.limits;
         let (low, high) = match self.better {
-            Higher => (self.worst, self.best),
-            Lower => (self.best, self.worst),
+            Higher => (worst, best),
+            Lower => (best, worst),
         };
         (!value.is_nan()).then(|| value.clamp(low, high))
     }
@@ -320,7 +263,7 @@ impl Goal {
 
     /// Upper bound of [`Self::times_worse`] for any reference.
     pub fn most_times_worse(&self, value: f64) -> f64 {
-        self.times_worse(value, self.best)
+        self.times_worse(value, self.limits.best)
     }
 
     /// Share by which a reference fails to do well; 0 or less if it does.
@@ -331,8 +274,8 @@ impl Goal {
         };
         let idle = 1.0 - utilisation(run, case) / needed;
         let bad = match self.better {
-            Higher => 1.0 - value / self.good,
-            Lower => value / self.good - 1.0,
+            Higher => 1.0 - value / self.limits.good,
+            Lower => value / self.limits.good - 1.0,
         };
         let bad = if bad.is_nan() { f64::NEG_INFINITY } else { bad };
         bad.max(idle)

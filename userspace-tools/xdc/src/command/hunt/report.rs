@@ -2,12 +2,14 @@
 //! Files and text of found failures.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use xdc_measure::outcome::Outcome;
 use xdc_measure::throughput::Line;
 
+use super::WANTED;
 use super::judge::{Compared, Judge, Verdict};
 use super::shrink::{FRESH, Found};
 use super::space::{PARAMS, Space, round};
@@ -28,12 +30,21 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn path(&self, n: usize, what: &str) -> std::path::PathBuf {
-        self.dir.join(format!("{}-{}.{what}", self.name, n + 1))
+    fn file(&self, n: usize, what: &str) -> String {
+        format!("{}-{}.{what}", self.name, n + 1)
     }
 
-    /// Writes a scenario and a picture for each failure.
+    fn path(&self, n: usize, what: &str) -> PathBuf {
+        self.dir.join(self.file(n, what))
+    }
+
+    /// Writes a scenario and a picture for each failure, and removes those of a former search.
     pub fn write(&self, judge: &Judge<'_>, found: &[Found]) -> Result<()> {
+        for n in found.len()..WANTED {
+            // Mostly there is none.
+            let _ = fs::remove_file(self.path(n, "toml"));
+            let _ = fs::remove_file(self.path(n, "svg"));
+        }
         for (n, failure) in found.iter().enumerate() {
             let Some(compared) = &failure.verdict.compared else {
                 continue;
@@ -66,13 +77,12 @@ impl Report<'_> {
             text,
             "title = \"{cc}: {}\"\n\
              description = \"\"\"\nWorse than {reference} by a factor of {}; with the seeds {} by {}.\n\
-             Picture: {}-{}.svg.\"\"\"\n",
+             Picture: {}.\"\"\"\n",
             headline(judge, compared),
             round(found.verdict.times_worse, 2),
             FRESH.map(|seed| seed.to_string()).join(" and "),
             factors(&found.fresh),
-            self.name,
-            n + 1,
+            self.file(n, "svg"),
         );
         text += &judge.scenario(&found.case);
         let (name, bound) = goal.expectation(&compared.own.run);
@@ -104,7 +114,7 @@ impl Report<'_> {
     /// A failure in words, with its files.
     pub fn text(&self, judge: &Judge<'_>, found: &[Found]) -> String {
         let mut text = format!(
-            "{}, {}, {}: {} failures after {} runs\n",
+            "{}, {}, {}: failures: {}, runs: {}\n",
             judge.cc,
             judge.goal.name,
             self.space.name,
@@ -148,8 +158,8 @@ impl Report<'_> {
                 .collect();
             let fresh: Vec<_> = failure.fresh.iter().map(|it| it.times_worse).collect();
             Some(json!({
-                "scenario": self.path(n, "toml"),
-                "picture": self.path(n, "svg"),
+                "scenario": self.file(n, "toml"),
+                "picture": self.file(n, "svg"),
                 "value": compared.value,
                 "reference": compared.reference.cc,
                 "reference_value": compared.reference_value,

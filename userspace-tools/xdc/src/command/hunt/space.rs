@@ -67,7 +67,7 @@ params! {
     FarFlows "far_flows" Whole 0.0, None, "endless flows with a longer RTT";
     FarRatio "far_ratio" Log 4.0, Some(FarFlows), "the longer RTT over the shortest";
     VictimFlows "victim_flows" Whole 1.0, None, "endless flows of the harmed congestion control; for the goal harm";
-    JoinShare "join_share" Linear 0.0, None, "start of the near flows' last, as a share of the run";
+    JoinShare "join_share" Linear 0.0, None, "start of the last near flow, as a share of the run";
     PauseFlows "pause_flows" Whole 0.0, None, "flows whose application writes bursts";
     PauseMs "pause_ms" Log 50.0, Some(PauseFlows), "time between bursts, ms";
     PauseLoad "pause_load" Linear 0.2, Some(PauseFlows), "mean load of the bursts, as a share of the port's rate";
