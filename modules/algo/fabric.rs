@@ -18,6 +18,9 @@ use super::{
 };
 use core::ops::DerefMut;
 
+/// Events that one call executes at most: more than happen at one time in a network without a loop.
+const EVENTS: u32 = 1 << 16;
+
 /// Source of arrays.
 pub trait Storage {
     /// An array.
@@ -490,9 +493,13 @@ impl<S: Storage, Q: Fifo> Fabric<S, Q> {
         }
     }
 
-    /// Executes the events up to now. Returns the time of the next one.
+    /// Executes the events up to now, but a bounded number, so that other work of the processor can go on.
+    /// Returns the time of the next one.
     pub fn run(&mut self, io: &mut impl Io<Q::Frame>, now_ns: u64) -> u64 {
-        while let Some((at_ns, id)) = self.timers.due(now_ns) {
+        for _ in 0..EVENTS {
+            let Some((at_ns, id)) = self.timers.due(now_ns) else {
+                break;
+            };
             self.serve(io, at_ns, id);
         }
         self.timers.next_ns()

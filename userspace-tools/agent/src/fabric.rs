@@ -192,7 +192,7 @@ impl Fabric {
             peer,
             rate_bytes_per_s,
             delay_ns: direction.delay_ns,
-            jitter_ns: u32::try_from(faults.jitter_ns).context("a jitter of 2 s or more")?,
+            jitter_ns: i32::try_from(faults.jitter_ns).context("a jitter of 2 s or more")? as u32,
             loss_ppm: faults.loss_ppm,
             seed: faults.seed,
             burst,

@@ -313,13 +313,14 @@ static int xdc_fabric_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 	return skb->len;
 }
 
+/* A network may hold half of the memory, so it is for the administrator of the machine. */
 static const struct genl_small_ops xdc_fabric_genl_ops[] = {
-	{ .cmd = FABRIC_CMD_NEW, .flags = GENL_UNS_ADMIN_PERM, .doit = xdc_fabric_new_doit },
-	{ .cmd = FABRIC_CMD_SWITCH, .flags = GENL_UNS_ADMIN_PERM, .doit = xdc_fabric_switch_doit },
-	{ .cmd = FABRIC_CMD_PORT, .flags = GENL_UNS_ADMIN_PERM, .doit = xdc_fabric_port_doit },
-	{ .cmd = FABRIC_CMD_GET, .flags = GENL_UNS_ADMIN_PERM, .doit = xdc_fabric_get_doit,
+	{ .cmd = FABRIC_CMD_NEW, .flags = GENL_ADMIN_PERM, .doit = xdc_fabric_new_doit },
+	{ .cmd = FABRIC_CMD_SWITCH, .flags = GENL_ADMIN_PERM, .doit = xdc_fabric_switch_doit },
+	{ .cmd = FABRIC_CMD_PORT, .flags = GENL_ADMIN_PERM, .doit = xdc_fabric_port_doit },
+	{ .cmd = FABRIC_CMD_GET, .flags = GENL_ADMIN_PERM, .doit = xdc_fabric_get_doit,
 	  .dumpit = xdc_fabric_dumpit },
-	{ .cmd = FABRIC_CMD_DEL, .flags = GENL_UNS_ADMIN_PERM, .doit = xdc_fabric_del_doit },
+	{ .cmd = FABRIC_CMD_DEL, .flags = GENL_ADMIN_PERM, .doit = xdc_fabric_del_doit },
 };
 
 static struct genl_family xdc_fabric_family __ro_after_init = {
