@@ -128,9 +128,9 @@ impl Search {
         let (mut genome, fitness) = self.parents[parent].clone();
         if self.rng.unit() < CROSSED {
             let other = self.pick();
-            for gene in 0..self.genes {
+            for (gene, others) in genome.iter_mut().zip(&self.parents[other].0) {
                 if self.rng.unit() < 0.5 {
-                    genome[gene] = self.parents[other].0[gene];
+                    *gene = *others;
                 }
             }
         }
