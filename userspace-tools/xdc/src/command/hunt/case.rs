@@ -133,7 +133,8 @@ impl Case {
         self.is_on(&PARAMS[key as usize])
     }
 
-    fn limit_bytes(&self) -> f64 {
+    /// Limit of the port's queue.
+    pub fn limit_bytes(&self) -> f64 {
         self.get(Key::BufferBdp) * self.bdp_bits() / 8.0
     }
 

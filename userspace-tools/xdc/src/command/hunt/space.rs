@@ -131,6 +131,10 @@ pub struct Space {
 /// Full packet on the wire, bits.
 pub const PACKET_BITS: f64 = 1514.0 * 8.0;
 
+/// Largest bundle that TCP hands over with offloads, and how many a port must hold.
+const BUNDLE_BYTES: f64 = 65_536.0;
+const LEAST_BUNDLES: f64 = 8.0;
+
 impl Space {
     /// Loads a preset by name, or a file.
     pub fn load(home: &Home, name_or_path: &str) -> Result<Self> {
@@ -250,6 +254,10 @@ impl Space {
         let buffer = case.get(Key::BufferBdp);
         if buffer < least {
             case.set(Key::BufferBdp, least);
+        }
+        // A port takes a bundle as one packet, which no switch does: it must not matter there.
+        if case.limit_bytes() < LEAST_BUNDLES * BUNDLE_BYTES {
+            case.drop_feature(Key::Offload);
         }
         case
     }
