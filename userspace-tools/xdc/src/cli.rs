@@ -62,7 +62,7 @@ Examples:
 Finished cells are kept: the same command continues after an interruption, and reruns
 cells that depend on a changed module, kernel or scenario.")]
     Sweep(sweep::Request),
-    /// Run the figures of a paper, and write a page that compares our numbers with the paper's.
+    /// Run the figures of a paper, and write a page with both numbers.
     #[command(after_help = "\
 Examples:
   xdc paper uno --quick
