@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use xdc_netlink::{fabric, phantom};
-use xdc_proto::{Direction, Job, Plan, Queue, RunPlan, Tap, Topology};
+use xdc_proto::{Change, Direction, Job, Plan, Queue, RunPlan, Tap, Topology};
 
 use crate::error::{Error, Result};
 use crate::scenario::engine::Kind;
@@ -104,6 +104,15 @@ pub fn obstacle(run: &RunPlan) -> Option<String> {
         let node = &program.node;
         return Some(format!("a program on {node} needs Linux switches"));
     }
+    let bursts = run.events.iter();
+    let bursts = bursts.filter(|event| matches!(event.change, Change::BurstLoss { .. }));
+    if let Some(end) = bursts
+        .flat_map(|event| &event.ends)
+        .find(|end| !is_router(&end.node))
+    {
+        let node = &end.node;
+        return Some(format!("'burst_loss' from {node} needs Linux switches"));
+    }
     let ends = topology.links.iter();
     let mut ends =
         ends.flat_map(|link| [(&link.a, &link.b, &link.ab), (&link.b, &link.a, &link.ba)]);
@@ -137,5 +146,55 @@ fn obstacle_of(direction: &Direction) -> Option<String> {
             (!by_packet.contains(&colors)).then(|| format!("'color {colors}'"))
         }
         Some(Queue::Phantom(_)) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scenario::plan::plan;
+    use crate::scenario::{parse, tests::SMALL};
+
+    use super::*;
+
+    fn planned(sets: &[&str]) -> RunPlan {
+        let sets: Vec<_> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let scenario = parse("small", SMALL, &sets).unwrap().scenario;
+        match plan(&scenario, "cubic", 1, 1).unwrap().job {
+            Job::Run(run) => run,
+            _ => panic!("not a run"),
+        }
+    }
+
+    #[test]
+    fn a_plan_has_linux_switches_if_it_needs_them() {
+        let modern = planned(&[]);
+        assert!(modern.topology.fabric);
+        assert_eq!(text(&modern), "switches of the module fabric");
+        let wanted = planned(&["topology.switch=linux"]);
+        assert_eq!(text(&wanted), "Linux switches");
+        let offload = planned(&["topology.offload=true"]);
+        assert_eq!(
+            text(&offload),
+            "Linux switches ('offload' needs Linux switches)"
+        );
+        assert!(!planned(&["engine=qemu"]).topology.fabric);
+        let router = routers(&modern.topology).next().unwrap().to_owned();
+        let tap = |node: &str| Tap {
+            node: node.to_owned(),
+            ..Tap::default()
+        };
+        let host = modern.topology.nodes.iter().find(|node| !node.router);
+        let host = tap(&host.unwrap().name);
+        assert!(obstacle_of_observers(&modern.topology, &[host], &[]).is_none());
+        let why = obstacle_of_observers(&modern.topology, &[tap(&router)], &[]);
+        assert!(why.unwrap().starts_with("a capture at"));
+    }
+
+    #[test]
+    fn a_wanted_fabric_that_lacks_something_is_an_error() {
+        let sets = ["topology.switch=fabric", "topology.offload=true"].map(str::to_owned);
+        let scenario = parse("small", SMALL, &sets).unwrap().scenario;
+        let error = plan(&scenario, "cubic", 1, 1).unwrap_err().to_string();
+        assert!(error.contains("'offload' needs Linux switches"), "{error}");
     }
 }
