@@ -6,16 +6,13 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::Result;
+use xdc_algo::fabric_wire::BurstLoss;
 use xdc_netlink::{Request, filter::Place, qdisc};
-use xdc_proto::rng::Rng;
 
 use xdc_bpf::{
     Kind, MAP_LOOKUP, add, and, array, call, copy, exit, load, load_double, look_up, map, set,
     skip_if, skip_unless_equal, store, store_word, update, update_first,
 };
-
-/// Packets per block.
-const BLOCK: u64 = 10;
 
 /// Maximum number of drawn positions, after which they repeat. A power of two.
 const PLACES: u32 = 1 << 16;
@@ -118,29 +115,17 @@ impl Drops {
 /// Ascending numbers of lost packets, from 1, in [`BLOCKS`] blocks or up to [`PLACES`]. Without losses, the
 /// number 0, which no packet has.
 fn places(ppm: [u32; 3], seed: u64) -> Vec<u64> {
-    let mut rng = Rng::new(seed);
+    let mut burst = BurstLoss::new(ppm, seed);
     let mut places = Vec::new();
-    let bounds = [ppm[0], ppm[0] + ppm[1], ppm[0] + ppm[1] + ppm[2]].map(u64::from);
-    let mut block = 0;
-    while bounds[2] > 0 && places.len() < PLACES as usize && (block < BLOCKS || places.is_empty()) {
-        let draw = rng.up_to(999_999);
-        let lost = match draw {
-            _ if draw < bounds[0] => 1,
-            _ if draw < bounds[1] => 2,
-            _ if draw < bounds[2] => 3,
-            _ => 0,
-        };
-        let mut left = lost;
-        for place in 0..BLOCK {
-            // Every choice of `lost` positions is equally likely.
-            if left > 0 && rng.up_to(BLOCK - place - 1) < left {
-                places.push(block * BLOCK + place + 1);
-                left -= 1;
-            }
+    for packet in 1.. {
+        let is_long = packet > BLOCKS * BurstLoss::BLOCK && !places.is_empty();
+        if !burst.is_on() || is_long || places.len() == PLACES as usize {
+            break;
         }
-        block += 1;
+        if burst.loses() {
+            places.push(packet);
+        }
     }
-    places.truncate(PLACES as usize);
     if places.is_empty() {
         places.push(0);
     }
@@ -157,11 +142,11 @@ mod tests {
         let places: Vec<_> = places(ppm, 7).into_iter().filter(|&n| n > 0).collect();
         assert!(places.is_sorted_by(|a, b| a < b));
         let mut counts = [0u32; 4];
-        let blocks = places.last().unwrap().div_ceil(BLOCK);
+        let blocks = places.last().unwrap().div_ceil(BurstLoss::BLOCK);
         let mut of_block = vec![0usize; blocks as usize];
         places
             .iter()
-            .for_each(|n| of_block[((n - 1) / BLOCK) as usize] += 1);
+            .for_each(|n| of_block[((n - 1) / BurstLoss::BLOCK) as usize] += 1);
         of_block.iter().for_each(|&n| counts[n] += 1);
         for (n, ppm) in ppm.into_iter().enumerate() {
             let wanted = f64::from(ppm) * blocks as f64 / 1e6;
@@ -175,7 +160,7 @@ mod tests {
         let mut at = [0u32; 10];
         places
             .iter()
-            .for_each(|n| at[((n - 1) % BLOCK) as usize] += 1);
+            .for_each(|n| at[((n - 1) % BurstLoss::BLOCK) as usize] += 1);
         let mean = places.len() as f64 / 10.0;
         assert!(
             at.iter()
@@ -196,7 +181,7 @@ mod tests {
         let wanted = 498.0 * BLOCKS as f64 / 1e6;
         let got = rare.len() as f64;
         assert!((got - wanted).abs() < 6.0 * wanted.sqrt(), "{got} {wanted}");
-        assert!(rare.last().is_some_and(|&n| n <= BLOCKS * BLOCK));
+        assert!(rare.last().is_some_and(|&n| n <= BLOCKS * BurstLoss::BLOCK));
         assert!(!places([0, 0, 1], 1).is_empty());
     }
 }
