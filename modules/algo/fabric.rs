@@ -18,7 +18,7 @@ use super::{
 };
 use core::ops::DerefMut;
 
-/// Events that one call executes at most: more than happen at one time in a network without a loop.
+/// Events that one call executes at most, so that other work of the processor can go on.
 const EVENTS: u32 = 1 << 16;
 
 /// Source of arrays.
@@ -430,6 +430,12 @@ impl<S: Storage, Q: Fifo> Fabric<S, Q> {
         self.timers.next_ns()
     }
 
+    /// Returns the bytes in the shared buffer of a port.
+    pub fn pool_used_bytes(&self, port: &Port<Q>) -> u64 {
+        let pool = port.pool.and_then(|id| self.pools.get(id as usize));
+        pool.map_or(0, |pool| pool.used_bytes)
+    }
+
     /// Applies settings to a port. Its packets keep their places.
     pub fn configure(&mut self, id: u32, settings: &Settings, now_ns: u64) {
         let Some(port) = self.ports.get_mut(id as usize) else {
@@ -493,8 +499,7 @@ impl<S: Storage, Q: Fifo> Fabric<S, Q> {
         }
     }
 
-    /// Executes the events up to now, but a bounded number, so that other work of the processor can go on.
-    /// Returns the time of the next one.
+    /// Executes up to [`EVENTS`] events that are due. Returns the time of the next one.
     pub fn run(&mut self, io: &mut impl Io<Q::Frame>, now_ns: u64) -> u64 {
         for _ in 0..EVENTS {
             let Some((at_ns, id)) = self.timers.due(now_ns) else {

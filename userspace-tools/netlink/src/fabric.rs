@@ -277,31 +277,21 @@ fn decode(message: &[u8]) -> Result<State> {
             id::UNROUTABLE => switch.unroutable = number(&value)?,
             id::EXPIRED => switch.expired = number(&value)?,
             id::STATS => {
-                let numbers = value.chunks(8).map(number).collect::<Result<Vec<_>>>()?;
-                let [
-                    sent_packets,
-                    sent_bytes,
-                    lost,
-                    burst_lost,
-                    wire_packets,
-                    wire_bytes,
-                    queued_packets,
-                    queued_bytes,
-                    dropped,
-                ] = numbers[..]
-                else {
-                    return Err(malformed("FABRIC_A_STATS"));
+                let mut numbers = value.chunks(8).map(number);
+                let mut next = || {
+                    let next = numbers.next();
+                    next.unwrap_or_else(|| Err(malformed("FABRIC_A_STATS")))
                 };
                 port = Some(PortState {
-                    sent_packets,
-                    sent_bytes,
-                    lost,
-                    burst_lost,
-                    wire_packets,
-                    wire_bytes,
-                    queued_packets,
-                    queued_bytes,
-                    dropped,
+                    sent_packets: next()?,
+                    sent_bytes: next()?,
+                    lost: next()?,
+                    burst_lost: next()?,
+                    wire_packets: next()?,
+                    wire_bytes: next()?,
+                    queued_packets: next()?,
+                    queued_bytes: next()?,
+                    dropped: next()?,
                     xstats: Vec::new(),
                 });
             }

@@ -144,17 +144,11 @@ static bool xdc_fabric_prepare(const struct xdc_fabric *fabric, struct sk_buff *
 
 /* What Rust does with a packet, with the network's lock */
 
-static void xdc_fabric_uncount(struct xdc_fabric *out, struct sk_buff *skb)
-{
-	out->packets--;
-	out->bytes -= xdc_fabric_cb(skb)->truesize;
-}
-
 void xdc_fabric_deliver(struct xdc_fabric *out, u32 device, struct sk_buff *skb)
 {
 	struct net_device *dev = device < out->devices_len ? out->devices[device] : NULL;
 
-	xdc_fabric_uncount(out, skb);
+	out->bytes -= xdc_fabric_cb(skb)->truesize;
 	if (!dev || !netif_running(dev)) {
 		if (dev)
 			dev_dstats_rx_dropped(dev);
@@ -176,7 +170,7 @@ void xdc_fabric_drop(struct xdc_fabric *out, struct sk_buff *skb, u32 reason)
 		[XDC_FABRIC_ECN] = QDISC_DROP_CONGESTED,
 	};
 
-	xdc_fabric_uncount(out, skb);
+	out->bytes -= xdc_fabric_cb(skb)->truesize;
 	sk_skb_reason_drop(NULL, skb, (__force enum skb_drop_reason)reasons[reason]);
 }
 
@@ -261,13 +255,12 @@ static netdev_tx_t xdc_fabric_xmit(struct sk_buff *skb, struct net_device *dev)
 		return NETDEV_TX_OK;
 	}
 	spin_lock(&fabric->lock);
-	if (!fabric->network || fabric->packets >= XDC_FABRIC_PACKETS || fabric->bytes >= fabric->bytes_max) {
+	if (!fabric->network || fabric->bytes >= fabric->bytes_max) {
 		spin_unlock(&fabric->lock);
 		dev_dstats_tx_dropped(dev);
 		kfree_skb_reason(skb, SKB_DROP_REASON_NOMEM);
 		return NETDEV_TX_OK;
 	}
-	fabric->packets++;
 	fabric->bytes += xdc_fabric_cb(skb)->truesize;
 	next_ns = xdc_fabric_ops->arrive(fabric->network, fabric, link->id, skb, ktime_get_ns());
 	xdc_fabric_arm(fabric, next_ns);

@@ -11,8 +11,6 @@
 #include <uapi/linux/fabric.h>
 #include <uapi/linux/pkt_phantom.h>
 
-/* Packets that a network holds at most. */
-#define XDC_FABRIC_PACKETS 8000000
 /* Packets that a softirq or a sender delivers at most, below net.core.netdev_max_backlog. */
 #define XDC_FABRIC_BATCH 512
 
@@ -108,7 +106,6 @@ struct xdc_fabric {
 	void *network;
 	/* Time that "timer" is set to. */
 	u64 armed_ns;
-	u32 packets;
 	/* Memory of packets, and its limit. */
 	u64 bytes, bytes_max;
 	struct net_device **devices;

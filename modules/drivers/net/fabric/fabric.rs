@@ -309,7 +309,7 @@ impl Network for Switches {
 
     fn count_port(&self, id: u32, now_ns: u64) -> (Stats, Option<QueueStats>) {
         match self.0.ports.get(id as usize) {
-            Some(port) => (stats(port), queue_stats(port, now_ns)),
+            Some(port) => (stats(port), queue_stats(&self.0, port, now_ns)),
             None => (Stats::default(), None),
         }
     }
@@ -331,7 +331,11 @@ fn stats(port: &Port<PacketQueue>) -> Stats {
 }
 
 /// Returns the counters as sch_phantom has them.
-fn queue_stats(port: &Port<PacketQueue>, now_ns: u64) -> Option<QueueStats> {
+fn queue_stats(
+    network: &Fabric<Memory, PacketQueue>,
+    port: &Port<PacketQueue>,
+    now_ns: u64,
+) -> Option<QueueStats> {
     let (rules, counts) = (port.rules()?, &port.counts);
     let [marked_phantom, marked_physical, marked_both] = counts.marked;
     let [drops_limit, drops_pool, drops_ecn, drops_color] = counts.drops;
@@ -358,7 +362,7 @@ fn queue_stats(port: &Port<PacketQueue>, now_ns: u64) -> Option<QueueStats> {
         bytes_red,
         busy_ns: port.busy_ns(now_ns),
         phantom_drain_bytes_per_s: rules.config.phantom.drain_bytes_per_s,
-        pool_used_bytes: 0,
+        pool_used_bytes: network.pool_used_bytes(port),
         packets_green,
         packets_yellow,
         packets_red,

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::scenario::engine::Kind;
 
 /// Most hosts of the module (XDC_FABRIC_HOSTS in modules/drivers/net/fabric/fabric.h).
-const MAX_HOSTS: usize = 32_768;
+const MAX_HOSTS: usize = 32_765;
 
 /// What the routers of a topology are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -89,8 +89,9 @@ pub fn obstacle(run: &RunPlan) -> Option<String> {
         return Some("a circuit switch needs Linux switches".to_owned());
     }
     let routers: HashSet<&str> = routers(topology).collect();
-    if routers.is_empty() {
-        return Some("the topology has no routers".to_owned());
+    let mut links = topology.links.iter();
+    if !links.any(|link| routers.contains(link.a.as_str()) != routers.contains(link.b.as_str())) {
+        return Some("no link leads from a host to a router".to_owned());
     }
     if topology.nodes.len() - routers.len() > MAX_HOSTS {
         return Some(format!("more than {MAX_HOSTS} hosts need Linux switches"));
