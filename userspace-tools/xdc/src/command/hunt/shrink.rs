@@ -24,6 +24,13 @@ pub struct Found {
     pub after_runs: usize,
 }
 
+/// Steps of a reduction.
+enum Step {
+    Features,
+    Counts,
+    Digits,
+}
+
 /// Reduces and confirms; None if a fresh seed does not fail.
 pub fn reduce(
     judge: &mut Judge<'_>,
@@ -35,37 +42,41 @@ pub fn reduce(
     let Some(fresh) = confirm(judge, &case)? else {
         return Ok(None);
     };
-    let after_runs = verdict.after_runs;
-    let whole = Found {
-        case: case.clone(),
-        verdict: verdict.clone(),
-        fresh,
-        after_runs,
-    };
-    let mut shrinking = Shrinking {
-        needed: KEPT * verdict.fitness,
-        judge,
-        space,
+    let mut found = Found {
+        after_runs: verdict.after_runs,
         case,
         verdict,
+        fresh,
     };
-    shrinking.features()?;
-    shrinking.counts()?;
-    shrinking.digits()?;
-    let Shrinking { case, verdict, .. } = shrinking;
-    if case == whole.case {
-        return Ok(Some(whole));
+    let needed = KEPT * found.verdict.fitness;
+    // A step that a fresh seed does not confirm is undone.
+    for step in [Step::Features, Step::Counts, Step::Digits] {
+        let mut shrinking = Shrinking {
+            needed,
+            judge,
+            space,
+            case: found.case.clone(),
+            verdict: found.verdict.clone(),
+        };
+        match step {
+            Step::Features => shrinking.features(),
+            Step::Counts => shrinking.counts(),
+            Step::Digits => shrinking.digits(),
+        }?;
+        let Shrinking { case, verdict, .. } = shrinking;
+        if case == found.case {
+            continue;
+        }
+        if let Some(fresh) = confirm(judge, &case)? {
+            found = Found {
+                case,
+                verdict,
+                fresh,
+                ..found
+            };
+        }
     }
-    let fresh = confirm(judge, &case)?;
-    Ok(Some(match fresh {
-        Some(fresh) => Found {
-            case,
-            verdict,
-            fresh,
-            after_runs,
-        },
-        None => whole,
-    }))
+    Ok(Some(found))
 }
 
 fn confirm(judge: &mut Judge<'_>, case: &Case) -> Result<Option<Vec<Verdict>>> {
