@@ -51,6 +51,26 @@ fn every_network_of_every_preset_can_be_planned() {
     }
 }
 
+/// The corpus can be run again by file.
+#[test]
+fn every_kept_failure_can_be_planned() {
+    let home = Home::find().unwrap();
+    let dir = home.scenarios().join("hunted");
+    let names = std::fs::read_dir(dir).unwrap().map(|it| it.unwrap().path());
+    let files: Vec<_> = names
+        .filter(|it| it.extension().is_some_and(|it| it == "toml"))
+        .collect();
+    assert!(files.len() >= 6, "{}", files.len());
+    for path in files {
+        let loaded = scenario::load(Some(&home), path.to_str().unwrap(), &[]).unwrap();
+        for cc in &loaded.scenario.ccs {
+            plan::plan(&loaded.scenario, cc, 1, 1).unwrap();
+        }
+        // The reference must still do well there.
+        assert!(!loaded.scenario.expect.is_empty(), "{}", path.display());
+    }
+}
+
 #[test]
 fn every_parameter_is_in_its_place_and_in_a_preset() {
     let presets = presets();
