@@ -172,7 +172,6 @@ pub const ENTRY: Entry = Entry {
     marks: Marks::Physical,
     params: PARAMS,
     profiles: &Profile::NAMES,
-    profile: Profile::Default as usize,
     state: &[
         State {
             key: "marked",

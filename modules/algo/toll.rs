@@ -427,7 +427,6 @@ pub const ENTRY: Entry = Entry {
     marks: Marks::Phantom,
     params: PARAMS,
     profiles: &Profile::NAMES,
-    profile: Profile::Default as usize,
     state: &[
         State::BASE_RTT,
         State {

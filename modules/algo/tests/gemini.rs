@@ -415,7 +415,7 @@ fn defaults_are_within_their_bounds() {
             assert!((row.min..=row.max).contains(value), "{:?}", row.name);
         }
     }
-    assert_eq!(paper(), Params::read(|row| PARAMS[row].defaults[0]));
+    assert_eq!(paper(), Params::read(|row| PARAMS[row].defaults[1]));
 }
 
 #[test]

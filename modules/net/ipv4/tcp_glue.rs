@@ -521,7 +521,6 @@ impl<A: Algorithm> sysctl::Params for Sysctls<A> {
     const PARAMS: &'static [Param] = Self::FILES.split_at(A::ENTRY.params.len()).0;
     const KEPT_FILE: Option<&'static CStr> = Some(c"shortest_rtt_us");
     const PROFILES: &'static [&'static CStr] = A::ENTRY.profiles;
-    const PROFILE: usize = A::ENTRY.profile;
 }
 
 /// Size of a sysctl folder's name with its NUL.

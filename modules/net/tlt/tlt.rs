@@ -162,7 +162,6 @@ impl sysctl::Params for Sysctls {
     const DIR: &'static CStr = c"net/tlt";
     const PARAMS: &'static [Param] = Self::FILES.split_at(tlt::PARAMS.len()).0;
     const PROFILES: &'static [&'static CStr] = &[c"default"];
-    const PROFILE: usize = 0;
 }
 
 /// State shared by all connections.

@@ -81,7 +81,7 @@ fn all_of_them() -> String {
         );
         out += &format!("Sysctls, `net.{name}.*`");
         if algorithm.has_profiles() {
-            let profile = algorithm.profiles().nth(algorithm.profile).unwrap();
+            let profile = algorithm.profiles().next().unwrap();
             out += &format!("; a new namespace has profile {profile}");
         }
         out += &format!(":\n\n{}", parameters(algorithm));

@@ -64,14 +64,12 @@ pub(crate) trait Params: Send + Sync + 'static {
     /// Parameters by index, at most [`MAX_PARAMS`].
     const PARAMS: &'static [Param];
 
-    /// Names of the sets of defaults, each shorter than [`PROFILE_BYTES`]. One set needs no file.
+    /// Names of the sets of defaults, each shorter than [`PROFILE_BYTES`]; a namespace begins with the
+    /// first. One set needs no file.
     const PROFILES: &'static [&'static CStr];
 
     /// Read-only file of the first word of [`Values::kept`].
     const KEPT_FILE: Option<&'static CStr> = None;
-
-    /// Initial set of a namespace, as an index into [`Self::PROFILES`].
-    const PROFILE: usize;
 }
 
 /// Limit of a module's parameters.
@@ -150,7 +148,7 @@ impl<T: Params> Registration<T> {
                 assert!(T::PARAMS[i].defaults.len() == T::PROFILES.len());
                 i += 1;
             }
-            assert!(T::PROFILE < T::PROFILES.len());
+            assert!(!T::PROFILES.is_empty());
         }
 
         // SAFETY: All zeroes are a valid `struct pernet_operations`.
@@ -206,7 +204,7 @@ unsafe extern "C" fn init_net<T: Params>(net: *mut bindings::net) -> c_int {
     // SAFETY: As above, and no other code knows of the area yet.
     let files = unsafe { &mut *addr_of_mut!((*area).files) };
 
-    values.set_profile::<T>(T::PROFILE);
+    values.set_profile::<T>(0);
     for ((param, file), value) in T::PARAMS.iter().zip(files.iter_mut()).zip(&values.params) {
         file.procname = param.name.as_char_ptr();
         file.mode = 0o644;

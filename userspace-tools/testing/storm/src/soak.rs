@@ -402,7 +402,7 @@ fn any_parameters(rng: &mut fastrand::Rng) -> Result<()> {
         }
         for row in algorithm.params {
             // Around the default: at the bounds, a minute is too short for a flow.
-            let default = row.defaults[algorithm.profile];
+            let default = row.defaults[0];
             let low = (default / 2).max(row.min);
             let value = rng.u32(low..=default.saturating_mul(2).clamp(low, row.max));
             write_sysctl(&format!("{folder}/{}", row.name()), &value.to_string())?;

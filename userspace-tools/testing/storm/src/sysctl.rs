@@ -420,7 +420,7 @@ fn reset() -> Result<()> {
     for algorithm in modules::ccs() {
         for row in algorithm.params {
             let name = format!("net/{}/{}", algorithm.name(), row.name());
-            crate::net::write_sysctl(&name, &row.defaults[algorithm.profile].to_string())?;
+            crate::net::write_sysctl(&name, &row.defaults[0].to_string())?;
         }
     }
     Ok(())

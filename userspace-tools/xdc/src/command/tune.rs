@@ -152,7 +152,7 @@ fn knobs(cc: &str) -> Result<Vec<Knob>> {
         keys: vec![format!("cc.{cc}.sysctl.\"net.{cc}.{}\"", param.name())],
         unit: "",
         whole: true,
-        default: f64::from(param.defaults[algorithm.profile]),
+        default: f64::from(param.defaults[0]),
         min: f64::from(param.min),
         max: f64::from(param.max),
     });

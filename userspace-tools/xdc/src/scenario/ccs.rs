@@ -136,7 +136,7 @@ fn of_algorithm(module: &Module, algorithm: &Entry) -> impl Iterator<Item = Cc> 
         let own = own.clone();
         move |(at, profile)| Cc {
             name: format!("{name}-{profile}"),
-            sysctls: match at == algorithm.profile {
+            sysctls: match at == 0 {
                 true => Vec::new(),
                 false => vec![(format!("net.{name}.profile"), profile.to_owned())],
             },

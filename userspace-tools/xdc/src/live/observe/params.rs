@@ -36,8 +36,8 @@ impl Row {
         let rows = algorithm.params.iter();
         let values: Option<Vec<u32>> = rows.map(|row| read(row.name())?.parse().ok()).collect();
         let values = values?;
-        // On a tie prefer the later profile: the last is the default.
-        let profiles = (0..algorithm.profiles.len()).rev();
+        // The first of equally close profiles: the default, if it is one of them.
+        let profiles = 0..algorithm.profiles.len();
         let profile = profiles.min_by_key(|profile| deviations(algorithm, &values, *profile))?;
         let shortest_rtt_us = read("shortest_rtt_us").and_then(|us| us.parse().ok());
         Some(Self {
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_modified_parameter_is_noticed() {
         let unocc = &xdc_algo::unocc::ENTRY;
-        let paper = sysctl(unocc, unocc.profile);
+        let paper = sysctl(unocc, 0);
         let read = Row::read(unocc, |name| match name {
             "line_rate_mbps" => Some("1000".to_owned()),
             "shortest_rtt_us" => Some("14".to_owned()),

@@ -42,7 +42,7 @@ pub fn socket(cc: &str, algorithm: Option<u8>) -> TcpSocket {
 pub fn params() -> Params {
     Params::of(|algorithm, name| {
         let row = algorithm.params.iter().find(|row| row.name() == name)?;
-        let default = row.defaults[algorithm.profile];
+        let default = row.defaults[0];
         let value = match (name, algorithm.name()) {
             ("line_rate_mbps", "unocc") => 100_000,
             ("line_rate_mbps", _) => 1_000,
