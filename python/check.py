@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""check.py RESULT [SWEEP]: checks that xdc.py reads files of xdc, without pandas."""
+"""check.py RESULT [SWEEP]: checks that the package reads files of xdc, without pandas."""
 
 import pathlib
 import sys
@@ -22,7 +22,7 @@ def numbers(table, column):
     return all(isinstance(row[column], (int, float)) for row in table)
 
 
-result = xdc.load(sys.argv[1], use_pandas=False)
+result = xdc.load(sys.argv[1], frames=None)
 flows, series, metrics = result["flows"], result["series"], result["metrics"]
 about = result["provenance"]
 ccs = [run["cc"] for run in metrics]
@@ -39,16 +39,16 @@ for run in metrics:
     if run["fct_us.max"] is not None:
         check("the last FCT is the summary's", abs(max(ended) - run["fct_us.max"]) < 0.001)
     check("retransmissions add up", sum(row["retransmits"] for row in own) == run["retransmits"])
-    ids = {row["id"] for row in series if row["cc"] == run["cc"] and row["kind"] == "flow"}
+    ids = {int(row["id"]) for row in series if row["cc"] == run["cc"] and row["kind"] == "flow"}
     check("a flow has the same number in every table", ids <= {row["flow"] for row in own})
     ports = {row["id"] for row in series if row["cc"] == run["cc"] and row["kind"] == "queue"}
     check("every port of the series is in the summary", all(f"queues.{port}.drops" in run for port in ports))
 check("hashes are there", all(len(value) == 64 for value in about["plan_sha256"].values()))
 check("and a date", about["provenance"]["date"].endswith("Z"))
-newest = xdc.load(pathlib.Path(sys.argv[1]).resolve().parent, use_pandas=False)
+newest = xdc.load(pathlib.Path(sys.argv[1]).resolve().parent, frames=None)
 check("the folder of a scenario is its newest result", newest["flows"] and newest["provenance"]["scenario"] == about["scenario"])
 if len(sys.argv) > 2:
-    sweep = xdc.load(sys.argv[2], use_pandas=False)
+    sweep = xdc.load(sys.argv[2], frames=None)
     for row in sweep["table"]:
         flows = xdc.rows(xdc.cell_file(sys.argv[2], f"{row['cell']}.flows.csv"))
         check("a row's cell is that of its congestion control", {flow["cc"] for flow in flows} == {row["cc"]})
