@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    acceltor, bench, cc, foreign, hunt, paper, run, score, selftest, shell, show, sweep, table,
-    tune, twin, unorc,
+    acceltor, bench, cc, export, foreign, hunt, paper, run, score, selftest, shell, show, sweep,
+    table, tune, twin, unorc,
 };
 use crate::guest::tether;
 use crate::live::elephants;
@@ -180,8 +180,14 @@ Examples:
 Examples:
   xdc table results/uno-incast-mixed/1
   xdc table uno-incast-mixed --metrics fct_ms.p99,drops      the newest one
-  xdc table uno-incast-mixed --update README.md --plot docs/result.svg")]
+  xdc table uno-incast-mixed --update README.md")]
     Table(table::Request),
+    /// Write a result as files of flent or iperf3.
+    #[command(after_help = "\
+Examples:
+  xdc export two-dc-1g --flent
+  xdc export results/two-dc-1g/1 --iperf3 --out /tmp")]
+    Export(export::Request),
     /// Open a shell in a guest that has a scenario's network.
     #[command(after_help = "\
 Examples:

@@ -44,8 +44,8 @@ use crate::cli::{
     AcceltorCommand, CcCommand, Cli, Command, PeerCommand, QdiscCommand, TraceCommand, UnorcCommand,
 };
 use crate::command::{
-    acceltor, bench, cc, compare, foreign, hunt, manual, new, paper, run, score, selftest, shell,
-    show, sweep, table, tune, twin, unorc,
+    acceltor, bench, cc, compare, export, foreign, hunt, manual, new, paper, run, score, selftest,
+    shell, show, sweep, table, tune, twin, unorc,
 };
 use crate::error::Result;
 use crate::guest::tether;
@@ -118,6 +118,7 @@ fn dispatch(command: Command) -> Result<bool> {
             json,
         } => compare::command(&a, &b, plot.as_deref(), (json, different)),
         Command::Table(request) => table::command(&request),
+        Command::Export(request) => export::command(&request),
         Command::Shell(request) => shell::command(&request),
         Command::Selftest(request) => selftest::command(&request),
         Command::Foreign(request) => foreign::command(&request),

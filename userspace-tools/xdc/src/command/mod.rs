@@ -5,6 +5,7 @@ pub mod acceltor;
 pub mod bench;
 pub mod cc;
 pub mod compare;
+pub mod export;
 pub mod foreign;
 pub mod hunt;
 pub mod manual;
