@@ -24,10 +24,10 @@ options() { tc qdisc show dev bond0 | sed -n 's/^qdisc acceltor [^ ]* root refcn
 
 check "add with racks alone" acceltor racks 8
 matches "every default is printed with its unit" \
-	"^racks 8 rack 0 prefix none day 240us night 20us base-time 0 clockid tai peers auto ocs-rate 80gbit .* ecn 0b $" \
+	"^racks 8 rack 0 prefix none day 240us night 20us base-time 0 clockid TAI peers auto ocs-rate 80gbit .* ecn 0b $" \
 	"$(options)"
 del
-full="racks 8 rack 3 prefix 10.0.1.0/24=1,fd00:2::/32=2 day 24ms night 2ms base-time -5 clockid monotonic \
+full="racks 8 rack 3 prefix 10.0.1.0/24=1,fd00:2::/32=2 day 24ms night 2ms base-time -5 clockid MONOTONIC \
 peers 4,5,6,7,0,1,2 ocs-rate 200mbit eps-rate 125mbit rtt 6ms k 4 hp 40kb lp 41kb limit 122kb policy blocking \
 detect dscp dscp 8,46 elephants 37 idle 1s sketch-bytes 225000b overflow lp rescue on guard 1us lead 500ns ecn 97500b"
 check "add with every option" acceltor $full
@@ -59,6 +59,7 @@ refused '^Error: elephants must be between 0 and 4096' elephants 4097
 refused '^Error: guard must be at most half of a day' guard 13ms
 refused '^Error: lead must be at most half of a day' lead 12001us
 refused '^Error: clockid cannot be changed' clockid tai
+refused 'not one of REALTIME, TAI, BOOTTIME, MONOTONIC' clockid CLOCK_MONOTONIC_RAW
 refused '^Error: peers must name each other rack once' peers 1,2
 refused '^Error: peers must name each other rack once' peers 4,5,6,7,0,1,3
 refused '^Error: rack of a prefix must be less than racks' prefix 10.0.0.0/8=8
@@ -215,6 +216,14 @@ date -s "@$(($(date +%s) - 3600))" >/dev/null
 sleep 2
 equal "the clock is set back: waiting elephants leave" 0 "$(nic_stat packets_queued)"
 date -s "@$(($(date +%s) + 3600))" >/dev/null
+
+# A base time of 35 days: the time of day is after it, and the time since the boot before it.
+for clock in "REALTIME 5 0" "TAI 5 0" "BOOTTIME 0 5" "MONOTONIC 0 5"; do
+	port day 24ms night 2ms rtt 1s k 64 base-time 3000000000000000 clockid ${clock%% *}
+	elephants 5
+	sleep 0.3
+	equal "${clock%% *} is the clock of the schedule" "${clock#* }" "$(nic_stat packets_circuit) $(nic_stat packets_low)"
+done
 
 # 1 ms a packet of 1000 bytes.
 port racks 2 prefix 10.9.1.0/24=1 day 1ms night 0ns ocs-rate 8mbit policy blocking

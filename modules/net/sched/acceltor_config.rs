@@ -3,7 +3,8 @@
 //! Options and tables in the form that the packet path uses.
 
 use crate::{
-    acceltor_options::{Options, Prefix},
+    acceltor_lists::Prefix,
+    acceltor_options::Options,
     algo::{
         acceltor::{Elephant, Elephants, Policy, Schedule, Sketch, MAX_QUEUES, NO_DAY},
         fixed::{mul_div, NS_PER_S},

@@ -6,6 +6,7 @@
 use kernel::prelude::*;
 
 use super::{
+    acceltor_lists::{self as lists, Prefix},
     algo::acceltor::{days_of_racks, Policy as Elephants, Schedule, MAX_QUEUES},
     kernel_api::{
         netlink::{Attr, Attrs, Extack, Message, Nest, Policy, Range},
@@ -15,7 +16,7 @@ use super::{
     settings::{self, bytes, policy, ranges, rate, setting, Bounds, Kind, Setting},
 };
 
-const fn count(min: i64, max: i64) -> Bounds {
+pub(crate) const fn count(min: i64, max: i64) -> Bounds {
     Bounds { min, max, unit: "" }
 }
 
@@ -31,12 +32,7 @@ const NS_PER_US: i64 = 1_000;
 const NS_PER_S: i64 = 1_000_000_000;
 
 /// Racks of the longest week.
-const MAX_RACKS: usize = 1_024;
-/// Limited by dumps: a socket's first dump begins with the rest of a page, and a qdisc too large for it hides
-/// all others.
-const MAX_PREFIXES: usize = 140;
-/// Limit of the bytes of prefixes and of peers, for the same reason.
-const MAX_LIST_BYTES: usize = MAX_PREFIXES * PREFIX_BYTES;
+pub(crate) const MAX_RACKS: i64 = 1_024;
 /// Limit of elephants: 20 MB of state.
 const MAX_ELEPHANTS: u64 = 1 << 18;
 /// Lower bound: one packet. Upper bound: the kernel counts a backlog in 32 bits.
@@ -45,13 +41,12 @@ const LIMIT: Bounds = bytes(2_000, 1_000_000_000);
 /// Single source of bounds and defaults for the policy and the error texts.
 #[rustfmt::skip]
 static SETTINGS: [Setting; 24] = [
-    setting(TCA_ACCELTOR_RACKS, "racks", Kind::U32(count(2, MAX_RACKS as i64)), 2),
-    setting(TCA_ACCELTOR_RACK, "rack", Kind::U32(count(0, MAX_RACKS as i64 - 1)), 0),
+    setting(TCA_ACCELTOR_RACKS, "racks", Kind::U32(count(2, MAX_RACKS)), 2),
+    setting(TCA_ACCELTOR_RACK, "rack", Kind::U32(count(0, MAX_RACKS - 1)), 0),
     setting(TCA_ACCELTOR_DAY, "day", Kind::U64(ns(NS_PER_US, NS_PER_S)), 240_000),
     setting(TCA_ACCELTOR_NIGHT, "night", Kind::U64(ns(0, NS_PER_S)), 20_000),
     setting(TCA_ACCELTOR_BASE_TIME, "base-time", Kind::Bits64, 0),
-    setting(TCA_ACCELTOR_CLOCKID, "clockid", Kind::Enum(TC_ACCELTOR_CLOCKID_TAI),
-        TC_ACCELTOR_CLOCKID_TAI as i64),
+    setting(TCA_ACCELTOR_CLOCKID, "clockid", Kind::Clock, CLOCK_TAI as i64),
     setting(TCA_ACCELTOR_CIRCUIT_RATE64, "ocs-rate", Kind::U64(rate(1)), 10_000_000_000),
     setting(TCA_ACCELTOR_PACKET_RATE64, "eps-rate", Kind::U64(rate(0)), 0),
     setting(TCA_ACCELTOR_RTT, "rtt", Kind::U64(ns(NS_PER_US, NS_PER_S)), 60_000),
@@ -79,37 +74,32 @@ static RANGES: [Range; SETTINGS.len()] = ranges(&SETTINGS);
 
 /// Number of attribute ids, 0 included.
 const IDS: usize = __TCA_ACCELTOR_MAX as usize;
-// The error text has this number.
-const _: () = assert!(MAX_LIST_BYTES == 2_800);
-
-const PREFIX_BYTES: usize = size_of::<tc_acceltor_prefix>();
-const PEER_BYTES: usize = size_of::<u16>();
 
 static POLICY: Policy<IDS> = policy(
     Policy::new()
-        .binary(TCA_ACCELTOR_PREFIXES, (MAX_PREFIXES * PREFIX_BYTES) as u16)
-        .binary(TCA_ACCELTOR_PEERS, (MAX_RACKS * PEER_BYTES) as u16),
+        .nested(TCA_ACCELTOR_PREFIXES)
+        .nested(TCA_ACCELTOR_PEERS),
     &SETTINGS,
     &RANGES,
 );
+
+/// Parses a nest, and explains a number out of range by the option's name and range.
+pub(crate) fn parse<'a, const IDS: usize>(
+    nest: Nest<'a>,
+    policy: &'static Policy<IDS>,
+    settings: &[Setting],
+    extack: &Extack<'_>,
+) -> Result<Attrs<'a, IDS>> {
+    nest.parse(policy, extack)
+        .inspect_err(|error| settings::explain(settings, *error, extack))
+}
 
 /// Attributes of a request.
 pub(crate) struct Request<'a>(Attrs<'a, IDS>);
 
 impl<'a> Request<'a> {
     pub(crate) fn parse(options: Nest<'a>, extack: &Extack<'_>) -> Result<Self> {
-        let attrs = options.parse(&POLICY, extack).inspect_err(|error| {
-            settings::explain(&SETTINGS, *error, extack);
-            match extack.bad_attr() {
-                Some(TCA_ACCELTOR_PREFIXES) => {
-                    extack.explain(fmt!("prefix must name at most {MAX_PREFIXES} of them"))
-                }
-                Some(TCA_ACCELTOR_PEERS) => {
-                    extack.explain(fmt!("peers must name at most {MAX_RACKS} racks"))
-                }
-                _ => {}
-            }
-        })?;
+        let attrs = parse(options, &POLICY, &SETTINGS, extack)?;
         attrs.refuse_twice(extack)?;
         Ok(Self(attrs))
     }
@@ -117,66 +107,6 @@ impl<'a> Request<'a> {
     /// Returns an attribute, if present.
     pub(crate) fn get(&self, id: u32) -> Option<Attr<'a>> {
         self.0.get(id)
-    }
-}
-
-/// Address range of a rack, both ends included.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Prefix {
-    pub(crate) first: u128,
-    pub(crate) last: u128,
-    pub(crate) rack: u16,
-    bits: u8,
-}
-
-/// Sorts by first address. objtool takes the library's sort for code that falls through into the next
-/// function.
-fn sort(prefixes: &mut [Prefix]) {
-    for end in 1..prefixes.len() {
-        let mut unsorted = prefixes.get_mut(..=end).unwrap_or_default();
-        while let [.., before, last] = unsorted {
-            if before.first <= last.first {
-                break;
-            }
-            core::mem::swap(before, last);
-            unsorted = match core::mem::take(&mut unsorted).split_last_mut() {
-                Some((_, shorter)) => shorter,
-                None => break,
-            };
-        }
-    }
-}
-
-impl Prefix {
-    /// Decodes a prefix; None if a bit after it is set.
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let (addr, rest) = bytes.split_first_chunk::<16>()?;
-        let [bits, _pad, rack @ ..] = rest else {
-            return None;
-        };
-        let host_bits = 128_u32.checked_sub(u32::from(*bits))?;
-        let hosts = 1_u128
-            .checked_shl(host_bits)
-            .map_or(u128::MAX, |size| size.wrapping_sub(1));
-        let first = u128::from_be_bytes(*addr);
-        (first & hosts == 0).then_some(Self {
-            first,
-            last: first | hosts,
-            rack: u16::from_ne_bytes(*rack.first_chunk()?),
-            bits: *bits,
-        })
-    }
-
-    fn to_bytes(self) -> [u8; PREFIX_BYTES] {
-        let [high, low] = self.rack.to_ne_bytes();
-        let mut bytes = [0; PREFIX_BYTES];
-        if let Some((addr, rest)) = bytes.split_first_chunk_mut::<16>() {
-            *addr = self.first.to_be_bytes();
-            for (to, from) in rest.iter_mut().zip([self.bits, 0, high, low]) {
-                *to = from;
-            }
-        }
-        bytes
     }
 }
 
@@ -253,10 +183,7 @@ impl Options {
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        match self.choice(TCA_ACCELTOR_CLOCKID) {
-            TC_ACCELTOR_CLOCKID_MONOTONIC => Clock::Monotonic,
-            _ => Clock::Tai,
-        }
+        Clock::of(self.number(TCA_ACCELTOR_CLOCKID)).unwrap_or(Clock::Tai)
     }
 
     pub(crate) fn policy(&self) -> Elephants {
@@ -303,54 +230,22 @@ impl Options {
             }
         }
         if let Some(attr) = request.get(TCA_ACCELTOR_PREFIXES) {
-            self.read_prefixes(&attr, extack)?;
+            self.prefixes = lists::read_prefixes(attr, extack)?;
         }
         if let Some(attr) = request.get(TCA_ACCELTOR_PEERS) {
-            let chunks = attr.bytes().chunks_exact(PEER_BYTES);
-            if !chunks.remainder().is_empty() {
-                return Err(extack.invalid_attr(&attr, c"peers must be 16-bit numbers"));
-            }
-            self.peers.clear();
-            for peer in chunks.filter_map(|bytes| bytes.first_chunk()) {
-                self.peers
-                    .push(u16::from_ne_bytes(*peer), GFP_KERNEL_ACCOUNT)?;
-            }
+            self.peers = lists::read_peers(attr, extack)?;
         }
         self.check(extack)
-    }
-
-    fn read_prefixes(&mut self, attr: &Attr<'_>, extack: &Extack<'_>) -> Result {
-        let chunks = attr.bytes().chunks_exact(PREFIX_BYTES);
-        if !chunks.remainder().is_empty() {
-            return Err(extack.invalid_attr(
-                attr,
-                c"prefix must be an array of struct tc_acceltor_prefix",
-            ));
-        }
-        self.prefixes.clear();
-        for bytes in chunks {
-            let prefix = Prefix::read(bytes).ok_or_else(|| {
-                extack.invalid_attr(
-                    attr,
-                    c"prefix must have no bit beyond its length, at most 128",
-                )
-            })?;
-            self.prefixes.push(prefix, GFP_KERNEL_ACCOUNT)?;
-        }
-        sort(&mut self.prefixes);
-        let mut after = None;
-        for prefix in &self.prefixes {
-            if after.is_some_and(|last| prefix.first <= last) {
-                return Err(extack.invalid_attr(attr, c"prefixes must not overlap"));
-            }
-            after = Some(prefix.last);
-        }
-        Ok(())
     }
 
     /// Checks constraints between options.
     fn check(&self, extack: &Extack<'_>) -> Result {
         let number = |id| self.number(id);
+        if Clock::of(number(TCA_ACCELTOR_CLOCKID)).is_none() {
+            return Err(extack.invalid(
+                c"clockid must be CLOCK_REALTIME, CLOCK_TAI, CLOCK_BOOTTIME or CLOCK_MONOTONIC",
+            ));
+        }
         let racks = number(TCA_ACCELTOR_RACKS);
         if number(TCA_ACCELTOR_RACK) >= racks {
             return Err(extack.invalid(c"rack must be less than racks"));
@@ -370,13 +265,7 @@ impl Options {
         if self.prefixes.iter().any(|it| i64::from(it.rack) >= racks) {
             return Err(extack.invalid(c"rack of a prefix must be less than racks"));
         }
-        let prefixes = self.prefixes.len().saturating_mul(PREFIX_BYTES);
-        let peers = self.peers.len().saturating_mul(PEER_BYTES);
-        if prefixes.saturating_add(peers) > MAX_LIST_BYTES {
-            return Err(extack.invalid(
-                c"prefix and peers must be at most 2800 bytes: 20 for a prefix, 2 for a peer",
-            ));
-        }
+        lists::refuse_long(&self.prefixes, &self.peers, extack)?;
         self.day_of_rack()
             .map(drop)
             .map_err(|error| match error == EINVAL {
@@ -389,19 +278,7 @@ impl Options {
         for setting in &SETTINGS {
             setting.write(message, self.number(setting.id), TCA_ACCELTOR_PAD)?;
         }
-        let mut bytes = KVVec::with_capacity(
-            self.prefixes.len().saturating_mul(PREFIX_BYTES),
-            GFP_KERNEL_ACCOUNT,
-        )?;
-        for prefix in &self.prefixes {
-            bytes.extend_from_slice(&prefix.to_bytes(), GFP_KERNEL_ACCOUNT)?;
-        }
-        message.put(TCA_ACCELTOR_PREFIXES as u16, &bytes)?;
-        bytes.clear();
-        for peer in &self.peers {
-            bytes.extend_from_slice(&peer.to_ne_bytes(), GFP_KERNEL_ACCOUNT)?;
-        }
-        message.put(TCA_ACCELTOR_PEERS as u16, &bytes)
+        lists::write(&self.prefixes, &self.peers, message)
     }
 }
 

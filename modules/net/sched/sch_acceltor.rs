@@ -46,6 +46,8 @@ mod acceltor_config;
 mod acceltor_dequeue;
 #[path = "acceltor_enqueue.rs"]
 mod acceltor_enqueue;
+#[path = "acceltor_lists.rs"]
+mod acceltor_lists;
 #[path = "acceltor_options.rs"]
 mod acceltor_options;
 #[path = "acceltor_trace.rs"]

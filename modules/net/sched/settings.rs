@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     U32(Bounds),
     S32(Bounds),
     U64(Bounds),
+    /// A clockid_t, which the qdisc checks.
+    Clock,
     /// Any 64 bits, stored as an i64.
     Bits64,
 }
@@ -80,7 +82,7 @@ impl Kind {
                 unit: "",
             }),
             Self::U32(bounds) | Self::S32(bounds) | Self::U64(bounds) => Some(bounds),
-            Self::Bits64 => None,
+            Self::Clock | Self::Bits64 => None,
         }
     }
 
@@ -89,7 +91,7 @@ impl Kind {
         Some(match self {
             Self::Enum(_) | Self::Bool => attr.u8()?.into(),
             Self::U32(_) => attr.u32()?.into(),
-            Self::S32(_) => attr.i32()?.into(),
+            Self::S32(_) | Self::Clock => attr.i32()?.into(),
             Self::U64(_) | Self::Bits64 => attr.u64()? as i64,
         })
     }
@@ -101,8 +103,8 @@ impl Setting {
         let id = self.id as u16;
         match self.kind {
             Kind::Enum(_) | Kind::Bool => message.put(id, &(value as u8).to_ne_bytes()),
-            Kind::U32(_) => message.put(id, &(value as u32).to_ne_bytes()),
-            Kind::S32(_) => message.put(id, &(value as i32).to_ne_bytes()),
+            Kind::U32(_) => message.put_u32(self.id, value as u32),
+            Kind::S32(_) | Kind::Clock => message.put(id, &(value as i32).to_ne_bytes()),
             Kind::U64(_) | Kind::Bits64 => message.put_u64(id, value as u64, pad as u16),
         }
     }
@@ -142,6 +144,7 @@ pub(crate) const fn policy<const IDS: usize, const N: usize>(
                 assert!(bounds.min >= i16::MIN as i64 && bounds.max <= i16::MAX as i64);
                 policy.small_range(id, Number::S32, bounds.min as i16, bounds.max as i16)
             }
+            Kind::Clock => policy.any(id, Number::S32),
             Kind::Bits64 => policy.any(id, Number::U64),
         };
         i += 1;

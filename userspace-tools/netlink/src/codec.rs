@@ -9,6 +9,8 @@ pub(crate) trait Value: Sized {
     /// Type in a YNL specification.
     #[cfg(test)]
     const YNL: &'static str;
+    /// Flags of the attribute's type.
+    const FLAGS: u16 = 0;
     fn encode(&self) -> Vec<u8>;
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
@@ -119,7 +121,7 @@ macro_rules! options {
             pub fn encode(&self) -> Vec<u8> {
                 let mut attributes = $crate::attributes::Attributes::default();
                 $(if let Some(value) = &self.$field {
-                    attributes.push($id, &$crate::codec::Value::encode(value));
+                    attributes.push($id | <$type as $crate::codec::Value>::FLAGS, &$crate::codec::Value::encode(value));
                 })*
                 attributes.into_bytes()
             }

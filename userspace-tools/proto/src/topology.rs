@@ -136,8 +136,8 @@ impl Rack {
 /// The qdisc of a rack's bond.
 pub const ACCELTOR: &str = "acceltor";
 
-/// Most prefixes that the acceltor qdisc accepts.
-pub const MAX_PREFIXES: usize = 140;
+/// Most IPv4 prefixes that the acceltor qdisc accepts.
+pub const MAX_PREFIXES: usize = 100;
 
 /// A device of kind unorc at each of two hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

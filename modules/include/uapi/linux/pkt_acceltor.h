@@ -22,7 +22,8 @@ enum {
 	TCA_ACCELTOR_DAY,		/* u64 ns: T, length of a day */
 	TCA_ACCELTOR_NIGHT,		/* u64 ns: G, length of a night */
 	TCA_ACCELTOR_BASE_TIME,		/* s64 ns of the clock: start of day 0 */
-	TCA_ACCELTOR_CLOCKID,		/* u8 enum tc_acceltor_clockid; fixed at creation */
+	TCA_ACCELTOR_CLOCKID,		/* s32 clockid_t: CLOCK_REALTIME, _MONOTONIC, _BOOTTIME or _TAI;
+					 * fixed at creation */
 	TCA_ACCELTOR_CIRCUIT_RATE64,	/* u64 bytes/s of a circuit */
 	TCA_ACCELTOR_PACKET_RATE64,	/* u64 bytes/s of the packet network's port; 0 = not shaped */
 	TCA_ACCELTOR_RTT,		/* u64 ns: Rp, round trip of the packet network */
@@ -42,17 +43,43 @@ enum {
 	TCA_ACCELTOR_POLICY,		/* u8 enum tc_acceltor_policy */
 	TCA_ACCELTOR_DETECT,		/* u8 enum tc_acceltor_detect */
 	TCA_ACCELTOR_DSCP,		/* u64 bitmap: bit n = packets of DSCP n are elephants */
-	TCA_ACCELTOR_PREFIXES,		/* struct tc_acceltor_prefix[]: addresses of racks */
-	TCA_ACCELTOR_PEERS,		/* u16[]: the rack of each day of the week; none = (rack + 1 + day) mod N */
+	TCA_ACCELTOR_PREFIXES,		/* nested TCA_ACCELTOR_PREFIXES_*: addresses of racks */
+	TCA_ACCELTOR_PEERS,		/* nested TCA_ACCELTOR_PEERS_*: the rack of each day of the week;
+					 * empty = (rack + 1 + day) mod N */
 	__TCA_ACCELTOR_MAX
 };
 
 #define TCA_ACCELTOR_MAX (__TCA_ACCELTOR_MAX - 1)
 
-enum tc_acceltor_clockid {
-	TC_ACCELTOR_CLOCKID_MONOTONIC,
-	TC_ACCELTOR_CLOCKID_TAI,
+/* Each any number of times. */
+enum {
+	TCA_ACCELTOR_PREFIXES_UNSPEC,
+	TCA_ACCELTOR_PREFIXES_PREFIX,	/* nested TCA_ACCELTOR_PREFIX_*, without overlaps */
+	__TCA_ACCELTOR_PREFIXES_MAX
 };
+
+#define TCA_ACCELTOR_PREFIXES_MAX (__TCA_ACCELTOR_PREFIXES_MAX - 1)
+
+/* Each once, but only one of the addresses. */
+enum {
+	TCA_ACCELTOR_PREFIX_UNSPEC,
+	TCA_ACCELTOR_PREFIX_ADDR4,	/* struct in_addr */
+	TCA_ACCELTOR_PREFIX_ADDR6,	/* struct in6_addr */
+	TCA_ACCELTOR_PREFIX_LEN,	/* u32: bits of the address */
+	TCA_ACCELTOR_PREFIX_RACK,	/* u32: number of the rack */
+	__TCA_ACCELTOR_PREFIX_MAX
+};
+
+#define TCA_ACCELTOR_PREFIX_MAX (__TCA_ACCELTOR_PREFIX_MAX - 1)
+
+/* Once per day of the week, in order. */
+enum {
+	TCA_ACCELTOR_PEERS_UNSPEC,
+	TCA_ACCELTOR_PEERS_RACK,	/* u32: number of the rack */
+	__TCA_ACCELTOR_PEERS_MAX
+};
+
+#define TCA_ACCELTOR_PEERS_MAX (__TCA_ACCELTOR_PEERS_MAX - 1)
 
 /* Treatment of a packet whose calendar queue is full. */
 enum tc_acceltor_overflow {
@@ -74,14 +101,6 @@ enum tc_acceltor_detect {
 	TC_ACCELTOR_DETECT_DSCP,	/* TCA_ACCELTOR_DSCP */
 	TC_ACCELTOR_DETECT_FILTER,	/* tc filter's classid MIN, or that of skb->priority of this qdisc's
 					 * handle: 1 = mouse, 2 = elephant */
-};
-
-/* Addresses of a rack. Prefixes do not overlap. */
-struct tc_acceltor_prefix {
-	__u8 addr[16];			/* IPv4: ::ffff:a.b.c.d, with 96 more bits */
-	__u8 bits;
-	__u8 pad;
-	__u16 rack;
 };
 
 /* TCA_STATS_APP. All counters start at 0 when the qdisc is created. */

@@ -124,7 +124,6 @@ bool xdc_qdisc_is_below_mq(struct Qdisc *sch);
 bool xdc_qdisc_is_root(const struct Qdisc *sch);
 void xdc_qdisc_send_singly(struct Qdisc *sch);
 unsigned int xdc_qdisc_tx_queues(const struct Qdisc *sch);
-u64 xdc_ktime_get_tai(void);
 void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
 			void (*f)(struct Qdisc *sch, void *data), void *data);
 

@@ -140,11 +140,6 @@ unsigned int xdc_qdisc_tx_queues(const struct Qdisc *sch)
 	return qdisc_dev(sch)->real_num_tx_queues;
 }
 
-u64 xdc_ktime_get_tai(void)
-{
-	return max_t(s64, ktime_get_clocktai(), 0);
-}
-
 /*
  * Calls @f with @data for each qdisc of @ops on a device. Qdiscs of unused transmit queues may be
  * in no table. Under RTNL.

@@ -6,6 +6,7 @@
 
 use super::bindings;
 use core::{
+    iter,
     marker::PhantomData,
     mem::{size_of, MaybeUninit},
     ptr::{self, addr_of_mut, NonNull},
@@ -20,6 +21,9 @@ use kernel::{
 
 /// Length of an attribute's header.
 const HEADER_BYTES: usize = size_of::<bindings::nlattr>();
+
+/// Alignment of attributes.
+const ALIGN: usize = bindings::NLA_ALIGNTO as usize;
 
 /// Bits of an attribute's type that are flags: nested, and byte order.
 const TYPE_FLAGS: u16 = 0xc000;
@@ -102,6 +106,8 @@ pub(crate) enum Number {
     U32 = bindings::NLA_U32,
     U64 = bindings::NLA_U64,
     S32 = bindings::NLA_S32,
+    /// Its length has the bounds.
+    Binary = bindings::NLA_BINARY,
 }
 
 /// Bounds of an unsigned number.
@@ -154,10 +160,14 @@ impl<const N: usize> Policy<N> {
         self
     }
 
-    /// Accepts up to `max_bytes` bytes.
-    pub(crate) const fn binary(mut self, id: u32, max_bytes: u16) -> Self {
-        self.0[id as usize].type_ = bindings::NLA_BINARY as u8;
-        self.0[id as usize].len = max_bytes;
+    /// Accepts exactly so many bytes: NLA_POLICY_EXACT_LEN().
+    pub(crate) const fn exact(self, id: u32, bytes: i16) -> Self {
+        self.small_range(id, Number::Binary, bytes, bytes)
+    }
+
+    /// Accepts a nest, whose content has its own policy.
+    pub(crate) const fn nested(mut self, id: u32) -> Self {
+        self.0[id as usize].type_ = bindings::NLA_NESTED as u8;
         self
     }
 
@@ -214,6 +224,11 @@ impl<'a> Attr<'a> {
     /// Returns the value of an NLA_U64.
     pub(crate) fn u64(&self) -> Option<u64> {
         self.bytes().try_into().ok().map(u64::from_ne_bytes)
+    }
+
+    /// Returns the content of an NLA_NESTED.
+    pub(crate) fn nest(self) -> Nest<'a> {
+        Nest(Some(self))
     }
 
     /// Returns the string; None if bytes follow its NUL.
@@ -308,6 +323,21 @@ impl<'a, const N: usize> Attrs<'a, N> {
         Err(extack.invalid_attr(&attr, c"attribute is given twice"))
     }
 
+    /// Returns all attributes in order, those of equal types too: nla_for_each_nested().
+    pub(crate) fn each(&self) -> impl Iterator<Item = Attr<'a>> {
+        let mut rest = self.nest.0.map_or(&[][..], |nest| nest.bytes());
+        iter::from_fn(move || {
+            let len = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));
+            let attr = rest.get(..len).filter(|_| len >= HEADER_BYTES)?;
+            rest = rest.get(len.next_multiple_of(ALIGN)..).unwrap_or_default();
+            // INVARIANT: Part of the nest, which has been validated.
+            Some(Attr {
+                ptr: NonNull::from(attr).cast(),
+                _request: PhantomData,
+            })
+        })
+    }
+
     /// Returns attribute `id`, if present.
     pub(crate) fn get(&self, id: u32) -> Option<Attr<'a>> {
         let ptr = NonNull::new(*self.table.get(id as usize)?)?;
@@ -358,6 +388,21 @@ impl Message<'_> {
             Err(_) => unsafe { bindings::xdc_nla_nest_cancel(skb, start) },
         }
         ret
+    }
+
+    /// Appends attribute `id` with the content that `f` writes: nla_nest_start().
+    pub(crate) fn put_nest(
+        &mut self,
+        id: u32,
+        f: impl FnOnce(&mut Message<'_>) -> Result,
+    ) -> Result {
+        // SAFETY: `skb` is a message under construction by the type invariants.
+        unsafe { Message::nest(self.skb.as_ptr(), id | bindings::NLA_F_NESTED, f) }
+    }
+
+    /// Appends a u32.
+    pub(crate) fn put_u32(&mut self, id: u32, value: u32) -> Result {
+        self.put(id as u16, &value.to_ne_bytes())
     }
 
     /// Appends an attribute with any bytes.

@@ -22,7 +22,7 @@ Options (SIZE 500kb with k = 1024, RATE 10gbit, TIME 240us):
   day TIME               duration of a circuit
   night TIME             time between two circuits
   base-time NS           start of day 0 on the clock
-  clockid tai|monotonic  clock; cannot be changed later
+  clockid REALTIME|TAI|BOOTTIME|MONOTONIC   clock; cannot be changed later
   peers RACK,...         peer of each day of the week; auto = (rack + 1 + day) mod N
   ocs-rate RATE          rate of a circuit
   eps-rate RATE          rate of the port to the packet network; 0bit = not shaped
@@ -233,7 +233,7 @@ mod tests {
     }
 
     const EVERY: &str = "racks 8 rack 3 prefix 10.0.1.0/24=1,fd00:2::/32=2 day 240us night 20us \
-        base-time -5 clockid tai peers 4,5,6,7,0,1,2 ocs-rate 80gbit eps-rate 50gbit rtt 60us k 4 \
+        base-time -5 clockid TAI peers 4,5,6,7,0,1,2 ocs-rate 80gbit eps-rate 50gbit rtt 60us k 4 \
         hp 150000b lp 150000b limit 500000b policy blocking detect dscp dscp 8,46 elephants 37 \
         idle 1s sketch-bytes 225000b overflow lp rescue on guard 1us lead 500ns ecn 97500b";
 

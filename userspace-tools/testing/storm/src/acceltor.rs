@@ -683,7 +683,7 @@ impl Target for AccelTor {
             day_ns: maybe!([1_000, rng.u64(1_000..=1_000_000_000), 10_000_000][rng.usize(..3)]),
             night_ns: maybe!([0, rng.u64(..=1_000_000_000), 1_000_000][rng.usize(..3)]),
             base_time_ns: maybe!([0, -1, i64::MIN, i64::MAX, rng.i64(..)][rng.usize(..5)]),
-            clockid: (rng.u8(..50) == 0).then(|| Clock::ALL[rng.usize(..2)]),
+            clockid: (rng.u8(..50) == 0).then(|| Clock::ALL[rng.usize(..4)]),
             circuit_bytes_per_s: maybe!(
                 [1, rng.u64(1_000_000..=1_000_000_000), 1_000_000_000_000_000][rng.usize(..3)]
             ),

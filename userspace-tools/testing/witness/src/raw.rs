@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use netlink_packet_core::{DefaultNla, Nla as _};
+use netlink_packet_core::{DefaultNla, NLA_F_NESTED, Nla as _};
 use netlink_packet_route::{RouteNetlinkMessage, tc::TcAttribute};
 use nix::net::if_::if_nametoindex;
 use xdc_netlink::{
@@ -20,16 +20,20 @@ use xdc_netlink::{
 struct Kind {
     name: &'static str,
     ids: &'static [(&'static str, u16)],
+    /// Those of nested attributes.
+    nested_ids: &'static [(&'static str, u16)],
 }
 
 const KINDS: [Kind; 2] = [
     Kind {
         name: phantom::KIND,
         ids: phantom::IDS,
+        nested_ids: &[],
     },
     Kind {
         name: acceltor::KIND,
         ids: acceltor::IDS,
+        nested_ids: acceltor::NESTED_IDS,
     },
 ];
 
@@ -91,7 +95,7 @@ fn send(words: &[String]) -> Result<()> {
         parent,
         handle: Handle::UNSPEC,
         kind: kind.name,
-        options: encode(kind, options)?,
+        options: encode(kind, kind.name, options)?,
     };
     let mut request = match *verb {
         "add" => qdisc.add(),
@@ -126,31 +130,54 @@ fn handle(text: &str) -> Result<Handle> {
     })
 }
 
-/// Encodes `NAME=TYPE:VALUE`; `cut=hex:...` is appended unchanged.
-fn encode(kind: &Kind, options: &[&str]) -> Result<Vec<u8>> {
+/// Encodes `NAME=TYPE:VALUE` and `NAME=[NAME=...,...]`; `cut=hex:...` is appended unchanged.
+fn encode(kind: &Kind, parent: &str, options: &[&str]) -> Result<Vec<u8>> {
     let mut attributes = Attributes::default();
     let mut tail = Vec::new();
     for option in options {
         let (name, value) = option.split_once('=').context("expected NAME=TYPE:VALUE")?;
+        let nest = value.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        if let Some(nest) = nest {
+            let content = encode(kind, name, &split(nest))?;
+            attributes.push(id(kind, parent, name)? | NLA_F_NESTED, &content);
+            continue;
+        }
         let value = bytes(value).with_context(|| format!("'{option}'"))?;
         if name == "cut" {
             tail = value;
             continue;
         }
-        attributes.push(id(kind, name)?, &value);
+        attributes.push(id(kind, parent, name)?, &value);
     }
     Ok([attributes.into_bytes(), tail].concat())
 }
 
-/// Number of an option, by its name in the qdisc's yaml file or by number.
-fn id(kind: &Kind, name: &str) -> Result<u16> {
+/// Splits at the commas outside of brackets.
+fn split(nest: &str) -> Vec<&str> {
+    let mut depth = 0;
+    nest.split(|c: char| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+    .filter(|option| !option.is_empty())
+    .collect()
+}
+
+/// Number of an attribute, by its name in the qdisc's yaml file or by number.
+fn id(kind: &Kind, parent: &str, name: &str) -> Result<u16> {
     if let Ok(id) = name.parse() {
         return Ok(id);
     }
-    let wanted = format!("TCA_{}_{name}", kind.name).replace('-', "_");
-    let wanted = wanted.to_uppercase();
-    kind.ids
-        .iter()
+    let (ids, prefix) = match parent == kind.name {
+        true => (kind.ids, format!("TCA_{parent}")),
+        false => (kind.nested_ids, format!("TCA_{}_{parent}", kind.name)),
+    };
+    let wanted = format!("{prefix}_{name}").replace('-', "_").to_uppercase();
+    ids.iter()
         .find(|(known, _)| *known == wanted)
         .map(|(_, id)| *id)
         .with_context(|| format!("no option '{name}'"))
@@ -190,6 +217,7 @@ mod tests {
     #[test]
     fn options_are_encoded_as_netlink_attributes() {
         let [phantom, acceltor] = &KINDS;
+        let encode = |kind: &Kind, options: &[&str]| encode(kind, kind.name, options);
         assert_eq!(
             encode(
                 phantom,
@@ -206,7 +234,19 @@ mod tests {
             encode(acceltor, &["queues=u32:3"]).unwrap(),
             [8, 0, 11, 0, 3, 0, 0, 0]
         );
+        assert_eq!(
+            encode(
+                acceltor,
+                &["prefixes=[prefix=[len=u32:8,rack=u8:1],2=u8:3]"]
+            )
+            .unwrap(),
+            [
+                32, 0, 26, 0x80, 20, 0, 1, 0x80, 8, 0, 3, 0, 8, 0, 0, 0, 5, 0, 4, 0, 1, 0, 0, 0, 5,
+                0, 2, 0, 3, 0, 0, 0
+            ]
+        );
         assert!(encode(acceltor, &["mark=u8:1"]).is_err());
+        assert!(encode(acceltor, &["peers=[len=u32:1]"]).is_err());
         assert!(encode(phantom, &["nonsense=u8:1"]).is_err());
         assert!(encode(phantom, &["mark=u8:256"]).is_err());
         assert!(encode(phantom, &["cut=hex:0g"]).is_err());

@@ -24,7 +24,12 @@ use core::{
     marker::PhantomData,
     ptr::{self, addr_of_mut, NonNull},
 };
-use kernel::{error::to_result, prelude::*, types::Opaque};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    time::{self, ClockSource as _},
+    types::Opaque,
+};
 use netdev::{Device, Event};
 use vtable::{Ops, Private, VTable};
 
@@ -135,21 +140,34 @@ pub(crate) fn now_ns() -> u64 {
 /// A clock of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
-    /// Runs while the machine runs.
+    Realtime,
     Monotonic,
-    /// Time of day without leap seconds; settable.
+    Boottime,
     Tai,
 }
 
 impl Clock {
-    /// Returns the time; 0 before 1970.
+    /// Returns the clock of a clockid_t; None for clocks of processes and threads, and others.
+    pub(crate) fn of(id: i64) -> Option<Self> {
+        Some(match u32::try_from(id).ok()? {
+            bindings::CLOCK_REALTIME => Self::Realtime,
+            bindings::CLOCK_MONOTONIC => Self::Monotonic,
+            bindings::CLOCK_BOOTTIME => Self::Boottime,
+            bindings::CLOCK_TAI => Self::Tai,
+            _ => return None,
+        })
+    }
+
+    /// Returns the time.
     #[inline]
     pub(crate) fn now_ns(self) -> u64 {
-        match self {
-            Self::Monotonic => now_ns(),
-            // SAFETY: Callable from any context.
-            Self::Tai => unsafe { bindings::xdc_ktime_get_tai() },
-        }
+        let now_ns = match self {
+            Self::Realtime => time::RealTime::ktime_get(),
+            Self::Monotonic => return now_ns(),
+            Self::Boottime => time::BootTime::ktime_get(),
+            Self::Tai => time::Tai::ktime_get(),
+        };
+        now_ns.max(0) as u64
     }
 }
 
