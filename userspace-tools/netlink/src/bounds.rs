@@ -50,6 +50,7 @@ pub(crate) fn compare(bounds: &[Bound], module: &str, constants: &[(&str, i64)])
         let (_, rest) = rest.split_once('(').unwrap();
         let (bounds, default_text) = rest.split_once("),").unwrap();
         let (low, high) = match bounds.split_once('(') {
+            Some(("rate", low)) => (low.trim_end_matches(')'), "MOST_RATE"),
             Some((_, pair)) => pair.trim_end_matches(')').split_once(',').unwrap(),
             None => ("LEAST", bounds),
         };

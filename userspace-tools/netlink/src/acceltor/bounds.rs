@@ -55,19 +55,80 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::{Rate, Size, Time};
+
+    const MOST_RATE: i64 = 1_000_000_000_000_000;
+    const MOST_IDLE: i64 = 3_600 * NS_PER_S;
+    /// Bounds of options that scenarios set otherwise.
+    const OTHERS: &[Bound] = &[
+        ("racks", 2, 1_024, 2),
+        ("rack", 0, 1_023, 0),
+        ("day", 1_000, NS_PER_S, 240_000),
+        ("night", 0, NS_PER_S, 20_000),
+        ("ocs-rate", 1, MOST_RATE, 10_000_000_000),
+        ("eps-rate", 0, MOST_RATE, 0),
+        ("k", 1, 64, 3),
+        ("idle", 0, MOST_IDLE, 0),
+        ("ecn", 0, MOST_BYTES, 0),
+    ];
 
     #[test]
     fn bounds_match_the_module() {
         let constants = [
             ("NS_PER_US", 1_000),
             ("NS_PER_S", NS_PER_S),
+            ("3_600 * NS_PER_S", MOST_IDLE),
             ("u32::MAX as i64", MOST_BYTES),
             ("LIMIT_LEAST", LEAST_LIMIT),
             ("LIMIT_MOST", MOST_LIMIT),
+            ("MAX_RACKS", 1_024),
+            ("MAX_RACKS - 1", 1_023),
+            ("MAX_QUEUES as i64", 64),
+            ("MOST_RATE", MOST_RATE),
         ];
         let module = include_str!("../../../../modules/net/sched/acceltor_options.rs");
         assert!(module.contains("const LIMIT: Bounds = bytes(2_000, 1_000_000_000);"));
         bounds::compare(BOUNDS, module, &constants);
+        bounds::compare(OTHERS, module, &constants);
+    }
+
+    /// Output of `tc qdisc show` for the defaults, as a guest checks it.
+    fn defaults() -> Vec<&'static str> {
+        let cases = include_str!("../../../../selftests/guest/tdc/acceltor.json");
+        let shown = cases.split("\"matchPattern\": \"").find_map(|case| {
+            let pattern = case.split('"').next()?;
+            pattern
+                .split_once("+ racks 8 ")
+                .filter(|(_, it)| it.contains(" ecn "))
+        });
+        shown.unwrap().1.split_whitespace().collect()
+    }
+
+    #[test]
+    fn the_manual_page_has_each_default_and_range() {
+        let page = include_str!("../../../../docs/man/tc-acceltor.8");
+        let entry = |word: &str| {
+            let starts = [format!(".BI {word} "), format!(".BR \"{word} ")];
+            let entry = page
+                .split(".TP\n")
+                .find(|it| starts.iter().any(|start| it.starts_with(start)));
+            let words = entry.expect(word).split_whitespace();
+            words.collect::<Vec<_>>().join(" ")
+        };
+        for pair in defaults().chunks_exact(2) {
+            let default = format!("Default {}", pair[1]);
+            assert!(entry(pair[0]).contains(&default), "{pair:?}");
+        }
+        for &(word, least, most, _) in BOUNDS.iter().chain(OTHERS) {
+            let text = |number: i64| match word {
+                "racks" | "rack" | "k" | "elephants" => number.to_string(),
+                "ocs-rate" | "eps-rate" => Rate(number as u64 * 8).to_string(),
+                "hp" | "lp" | "limit" | "sketch-bytes" | "ecn" => Size(number as u64).to_string(),
+                _ => Time(number as u64).to_string(),
+            };
+            let range = format!(" Range {} to {}.", text(least), text(most));
+            assert!(entry(word).contains(&range), "{word}{range}");
+        }
     }
 
     #[test]
