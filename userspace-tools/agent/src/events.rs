@@ -29,13 +29,13 @@ impl Links {
     /// Applies the event to each of its directions.
     pub fn apply(&mut self, network: &Network, event: &Event) -> Result<()> {
         for end in &event.ends {
-            self.change(network, end, &event.change)
+            self.change(network, end, event)
                 .with_context(|| format!("the link from {} to {}", end.node, end.port))?;
         }
         Ok(())
     }
 
-    fn change(&mut self, network: &Network, end: &End, change: &Change) -> Result<()> {
+    fn change(&mut self, network: &Network, end: &End, event: &Event) -> Result<()> {
         let node = network.layout.node(&end.node)?;
         let port = network.layout.port(node, &end.port)?;
         let key = (node, end.port.clone());
@@ -52,8 +52,12 @@ impl Links {
             self.now.insert(key.clone(), state);
         }
         let state = self.now.get_mut(&key).context("just inserted")?;
+        if let Some(seed) = event.seed {
+            let faults = state.direction.faults.get_or_insert_with(Faults::default);
+            faults.seed = seed;
+        }
         let mut burst = None;
-        match change {
+        match &event.change {
             Change::Down => state.down = true,
             Change::Up => state.down = false,
             Change::Rate { bps } => {

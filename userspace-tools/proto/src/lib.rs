@@ -267,6 +267,9 @@ pub struct Event {
     pub ends: Vec<End>,
     /// The change.
     pub change: Change,
+    /// Seed of the directions' random numbers, which each change restarts; None = as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
 }
 
 /// Start of a link's direction: the device of `node` called `port`, named after its neighbor.

@@ -341,6 +341,7 @@ fn utilisation_uses_the_port_rate_that_events_set() {
             port: port.to_owned(),
         }],
         change: Change::Rate { bps },
+        seed: None,
     };
     // 10 ms at 1 Gbit/s, then 10 ms at 3 Gbit/s.
     record.plan.events = vec![event(10_000, 3_000_000_000, "r"), event(0, 1, "a1")];

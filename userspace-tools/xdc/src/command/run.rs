@@ -340,6 +340,9 @@ fn write(
     for (name, file) in &loaded.scenario.files {
         pending.write(&kept_file(name), &file.text)?;
     }
+    for (name, trace) in &loaded.scenario.traces {
+        pending.write(&kept_file(name), &trace.text)?;
+    }
     let fabric = loaded.scenario.topology.fabric.as_ref();
     if let Some(file) = fabric.and_then(|fabric| fabric.content.as_ref()) {
         pending.write(&kept_file(&file.name), &file.text)?;

@@ -74,6 +74,7 @@ pub fn events(
                 at_us: spec.at.0 * u64::from(scale) / 1000,
                 ends: ends.clone(),
                 change,
+                seed: None,
             });
         }
     }

@@ -514,6 +514,9 @@ impl FabricSpec {
             reorder_ba: Fraction::default(),
             jitter_ab: Time::default(),
             jitter_ba: Time::default(),
+            trace: None,
+            trace_ab: None,
+            trace_ba: None,
         })
     }
 }

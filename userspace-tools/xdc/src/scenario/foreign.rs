@@ -17,6 +17,7 @@ pub enum Role {
     Flows(Kind),
     Sizes,
     Fabric(Shape),
+    Trace,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -31,12 +32,17 @@ enum Format {
     HpccTopology,
     Cdf,
     Packets,
+    Series,
     Numbers,
 }
 
 /// Error if the file has the format of another use.
 pub fn mistaken(bytes: &[u8], name: &str, role: Role) -> Option<Error> {
-    let format = recognize(bytes).filter(|format| format.role() != Some(role))?;
+    // Two columns of numbers may be a series without its first line, too.
+    let fits = |format: &Format| {
+        format.role() == Some(role) || (role == Role::Trace && *format == Format::Cdf)
+    };
+    let format = recognize(bytes).filter(|format| !fits(format))?;
     let err = Error::usage(format!("this file is {}", format.name()));
     Some(err.hint(format.way(&short(name))))
 }
@@ -82,6 +88,11 @@ fn recognize(bytes: &[u8]) -> Option<Format> {
     let first = lines.first()?;
     if first.iter().any(|word| word.starts_with("start")) && first.contains(&"source") {
         return Some(Format::FlowTable);
+    }
+    const OVER_TIME: [&str; 4] = ["time", "rate", "delay", "loss"];
+    let is_of_time = |word: &&str| OVER_TIME.iter().any(|start| word.starts_with(start));
+    if first.len() > 1 && first.iter().any(is_of_time) {
+        return Some(Format::Series);
     }
     let number = |word: &&str| word.parse::<f64>().ok();
     let is_numbers = |line: &Vec<&str>| line.iter().all(|word| number(word).is_some());
@@ -129,7 +140,8 @@ impl Format {
             Self::Cdf => Some(Role::Sizes),
             Self::Topo => Some(Role::Fabric(Shape::Htsim)),
             Self::HpccTopology => Some(Role::Fabric(Shape::Hpcc)),
-            Self::Gzip | Self::Json | Self::Packets | Self::Numbers => None,
+            Self::Packets | Self::Series => Some(Role::Trace),
+            Self::Gzip | Self::Json | Self::Numbers => None,
         }
     }
 
@@ -147,7 +159,8 @@ impl Format {
             Self::Packets => {
                 "a trace of packets, one time in ms a line, as mahimahi and rattan read it"
             }
-            Self::Numbers => "a series of numbers, such as delays of a link",
+            Self::Series => "a series of a link's rates, delays or losses",
+            Self::Numbers => "a series of numbers without times",
         }
     }
 
@@ -172,11 +185,9 @@ impl Format {
                 format!("[topology.fabric] with kind = \"hpcc\" and file = \"{name}\"")
             }
             Self::Cdf => format!("[[traffic]] of kind poisson, incast or rpc, with sizes = \"{name}\""),
-            Self::Packets => "traces are not replayed: an [[event]] with 'at', 'link' and 'rate' for each \
-                              interval; rate = its lines x 12,000 bits / its length"
-                .to_owned(),
-            Self::Numbers => "series are not replayed: an [[event]] with 'at', 'link' and 'delay' for each \
-                              change"
+            Self::Packets | Self::Series => format!("[[topology.links]] with trace = \"{name}\""),
+            Self::Numbers => "a trace of delays has a first line time_ms,delay_ms and then a time and a delay \
+                              in each line; a trace of packets has one whole ms a line, in order"
                 .to_owned(),
         }
     }
@@ -206,6 +217,7 @@ mod tests {
             ("size,cdf\n0,0\n1,100\n", Some(Format::Cdf)),
             ("0\n48\n57\n", Some(Format::Packets)),
             ("12\n12\n16\n14\n", Some(Format::Numbers)),
+            ("time_s,rate_kbps\n0,5\n", Some(Format::Series)),
             ("a b\nc d\n", None),
             ("", None),
         ] {

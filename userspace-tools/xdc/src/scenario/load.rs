@@ -15,6 +15,7 @@ use crate::scenario::budget::Budget;
 use crate::scenario::check::MOST_MISTAKES;
 use crate::scenario::merge::{self, Reading};
 use crate::scenario::place::{Sources, line_at};
+use crate::scenario::trace::Trace;
 use crate::scenario::traffic::{Cdf, FlowFile};
 use crate::scenario::{Scenario, at, beside, check, foreign, typed};
 use crate::text::{is_control, nearest};
@@ -129,6 +130,7 @@ fn read_beside(scenario: &mut Scenario, dirs: &[PathBuf], shipped: &Path) -> Res
     }
     scenario.cdfs = Cdf::read_all(budget, dirs, shipped, &scenario.traffic)?;
     scenario.files = files;
+    scenario.traces = Trace::read_all(budget, dirs, &scenario.topology.links)?;
     Ok(budget.used_bytes())
 }
 

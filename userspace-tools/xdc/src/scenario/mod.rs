@@ -26,6 +26,7 @@ pub mod schema;
 pub mod shape;
 pub mod switch;
 pub mod sysctl;
+mod trace;
 pub mod traffic;
 pub mod tunnel;
 mod typed;
@@ -56,6 +57,7 @@ use crate::scenario::dscp::Dscp;
 use crate::scenario::engine::Kind;
 use crate::scenario::fabric::FabricSpec;
 use crate::scenario::rotor::AcceltorSpec;
+use crate::scenario::trace::Trace;
 use crate::scenario::traffic::{Cdf, FlowFile, TrafficSpec};
 use crate::scenario::tunnel::TunnelSpec;
 use crate::text::nearest;
@@ -127,6 +129,9 @@ pub struct Scenario {
     /// Files of flows that the traffic names; read from beside the scenario.
     #[serde(skip)]
     pub files: BTreeMap<String, FlowFile>,
+    /// Traces that links name; read from beside the scenario.
+    #[serde(skip)]
+    pub traces: BTreeMap<String, Trace>,
     /// BPF objects that `[cc.NAME]` names; read from beside the scenario.
     #[serde(skip)]
     pub objects: BTreeMap<String, Vec<u8>>,
@@ -373,6 +378,17 @@ pub struct LinkSpec {
     pub jitter_ab: Time,
     #[serde(default)]
     pub jitter_ba: Time,
+    /// File beside the scenario with rates, delays and losses over time; both directions, or one.
+    pub trace: Option<String>,
+    pub trace_ab: Option<String>,
+    pub trace_ba: Option<String>,
+}
+
+impl LinkSpec {
+    /// Traces of the directions from a to b and from b to a.
+    pub fn traces(&self) -> [Option<&str>; 2] {
+        [&self.trace_ab, &self.trace_ba].map(|own| own.as_deref().or(self.trace.as_deref()))
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]

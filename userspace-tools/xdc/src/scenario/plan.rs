@@ -27,8 +27,8 @@ pub use self::flows::too_many;
 use self::flows::*;
 use self::queues::*;
 pub use self::queues::{phantom, tc, tc_words};
-pub use self::topology::check_name;
 use self::topology::*;
+pub use self::topology::{check_name, mix};
 use crate::error::{Error, Result};
 use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::check::one_packet;
@@ -42,6 +42,7 @@ use crate::scenario::programs::{check_command, programs};
 use crate::scenario::rotor;
 use crate::scenario::switch;
 use crate::scenario::sysctl;
+use crate::scenario::trace::{Traced, replay};
 use crate::scenario::traffic::{self, Classes, Waits};
 use crate::scenario::tunnel::tunnels;
 use crate::scenario::{
@@ -88,9 +89,18 @@ pub fn plan_along(
         );
     }
     let budget = &Budget::default();
-    let mut topology = topology(budget, known_routes, scenario, known, seed, scale)?;
+    let (mut topology, traced) = topology(budget, known_routes, scenario, known, seed, scale)?;
     let routes = &Routes::reuse(known_routes, &topology)?;
-    let events = events(budget, scenario, &mut topology, seed, scale)?;
+    let mut events = events(budget, scenario, &mut topology, seed, scale)?;
+    replay(
+        budget,
+        scenario,
+        &mut topology,
+        &traced,
+        &mut events,
+        seed,
+        scale,
+    )?;
     let programs = programs(budget, scenario, &topology, scale)?;
     let planned_flows = |topology: &Topology, budget: &Budget| {
         let paths = Paths::along(topology, routes);

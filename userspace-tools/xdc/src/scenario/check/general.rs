@@ -157,6 +157,12 @@ fn times(scenario: &Scenario, m: &mut Mistakes) {
                 );
             }
         }
+        let mut links = scenario.topology.links.iter();
+        if let Some(n) = links.position(|link| link.traces() != [None; 2]) {
+            let err =
+                Error::usage("a trace repeats until the end of the run, which 'duration' sets");
+            m.add(at!["topology", "links", n], err.hint("duration = \"60s\""));
+        }
         return;
     };
     for (n, event) in scenario.events.iter().enumerate() {

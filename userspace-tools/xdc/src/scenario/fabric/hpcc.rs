@@ -102,6 +102,9 @@ impl Graph {
                 reorder_ba: Fraction::default(),
                 jitter_ab: Time::default(),
                 jitter_ba: Time::default(),
+                trace: None,
+                trace_ab: None,
+                trace_ba: None,
             });
         }
         Ok(())

@@ -12,7 +12,9 @@ pub fn topology_of(fabric: &str) -> Topology {
     spec.fabric = Some(toml::from_str(fabric).unwrap());
     (spec.hosts, spec.routers, spec.links) = Default::default();
     let cc = scenario.known_cc("unocc").unwrap();
-    topology(&Budget::default(), &mut None, &scenario, &cc, 7, 1).unwrap()
+    topology(&Budget::default(), &mut None, &scenario, &cc, 7, 1)
+        .unwrap()
+        .0
 }
 
 fn small(cc: &str, scale: u32) -> RunPlan {

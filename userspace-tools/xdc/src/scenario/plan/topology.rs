@@ -3,14 +3,15 @@
 
 use super::*;
 
-pub(super) fn topology(
+/// The topology, and its directions with a trace.
+pub(super) fn topology<'a>(
     budget: &Budget,
     known_routes: &mut Option<Rc<Routes>>,
-    scenario: &Scenario,
+    scenario: &'a Scenario,
     cc: &Cc,
     seed: u64,
     scale: u32,
-) -> Result<Topology> {
+) -> Result<(Topology, Vec<Traced<'a>>)> {
     let spec = &scenario.topology;
     let fabric = match &spec.fabric {
         Some(fabric) => fabric
@@ -85,7 +86,9 @@ pub(super) fn topology(
     let queues = queues(scenario, cc)?;
     let mut links: Vec<Link> = Vec::new();
     let mut named: Vec<PortQueues> = Vec::new();
-    for link in fabric.links.iter().chain(&spec.links) {
+    let mut traced = Vec::new();
+    let own = spec.links.iter().map(|link| (link, link.traces()));
+    for (link, traces) in fabric.links.iter().map(|link| (link, [None; 2])).chain(own) {
         for (a, b) in pairs(budget, &link.a, &link.b)? {
             for name in [&a, &b] {
                 if !by_name.contains_key(name) {
@@ -117,6 +120,13 @@ pub(super) fn topology(
             seed_queue(&mut ba, seed_ba);
             let named_queue = |name| queues.get_key_value(name).map(|(name, own)| (*name, own));
             named.push([own_ab, own_ba].map(|own| own.and_then(named_queue)));
+            for (file, forward) in traces.into_iter().zip([true, false]) {
+                traced.extend(file.map(|file| Traced {
+                    link: links.len(),
+                    forward,
+                    file,
+                }));
+            }
             links.push(Link {
                 a,
                 b,
@@ -161,7 +171,7 @@ pub(super) fn topology(
         rotor::place(scenario, &spec, shape, &mut topology, scale)?;
     }
     size_by_bdp(&mut topology, known_routes, &named, scale)?;
-    Ok(topology)
+    Ok((topology, traced))
 }
 
 /// Memory of tc's words in bytes.
@@ -202,7 +212,7 @@ pub(super) fn multipath(seed: u64, router: usize, spray: bool, ip: u8) -> Vec<(S
 }
 
 /// The finalizer of SplitMix64.
-pub(super) fn mix(n: u64) -> u64 {
+pub fn mix(n: u64) -> u64 {
     let z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
