@@ -2,7 +2,7 @@
 
 //! A network of switches: next hops, links and queues, driven by events.
 //!
-//! A packet that arrives at a switch selects a port, passes its wire, then its queue, and arrives at the
+//! A packet that arrives at a switch selects a port, passes its policer, wire and queue, and arrives at the
 //! next switch or at a host. As with a qdisc below netem, the delay comes before the queue, and an idle
 //! queue sends a packet at once and delays the next one. Queues follow [`super::port`], so they mark and
 //! drop as sch_phantom does. A port has one timer, for the first packet on its wire or in its queue.
@@ -13,6 +13,7 @@ use super::{
     fabric_switch::Switch,
     fabric_timers::{Entry, NEVER_NS, Timers},
     fabric_wire::{self, BurstLoss, Wire},
+    policer::{self, Policer},
     port::{self, At, Cause, Source},
     random::Random,
 };
@@ -81,6 +82,8 @@ pub enum Why {
     Route,
     /// Too many hops.
     Hops,
+    /// The policer has no tokens for it.
+    Policer,
     /// A loss of the wire.
     Link,
     /// The queue is full.
@@ -118,6 +121,8 @@ pub enum Peer {
 pub struct Settings {
     /// The other end.
     pub peer: Peer,
+    /// The policer before the wire.
+    pub policer: policer::Settings,
     /// The wire.
     pub wire: fabric_wire::Settings,
     /// Queue; None = packets wait for the wire only, without a limit.
@@ -148,6 +153,7 @@ pub struct Pool {
 #[derive(Default)]
 pub struct Port<Q: Fifo> {
     peer: Peer,
+    policer: Policer,
     wire: Wire,
     on_wire: Q,
     burst: BurstLoss,
@@ -166,6 +172,8 @@ pub struct Counts {
     pub wire_packets: u64,
     /// Bytes on the wire.
     pub wire_bytes: u64,
+    /// Packets that the policer dropped.
+    pub policed: u64,
     /// Packets that the wire lost.
     pub lost: u64,
     /// Packets lost in bursts, after they were sent.
@@ -442,6 +450,7 @@ impl<S: Storage, Q: Fifo> Fabric<S, Q> {
             return;
         };
         port.peer = settings.peer;
+        port.policer.configure(settings.policer, now_ns);
         port.wire.configure(settings.wire);
         if let Some(queue) = &settings.queue {
             port.is_queued = true;
@@ -491,6 +500,10 @@ impl<S: Storage, Q: Fifo> Fabric<S, Q> {
             bump(Some(&mut node.counts.unroutable), 1);
             return io.drop(frame, Why::Route);
         };
+        if port.policer.refuses(now_ns, frame.len_bytes()) {
+            bump(Some(&mut port.counts.policed), 1);
+            return io.drop(frame, Why::Policer);
+        }
         match port.transmit(now_ns, frame) {
             Some(lost) => io.drop(lost, Why::Link),
             // The packet may be the first one on the wire.

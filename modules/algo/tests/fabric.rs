@@ -172,6 +172,7 @@ fn shaped(rate_bytes_per_s: u64, limit_bytes: u64) -> Queue {
 fn to_host(device: u32, delay_ns: u64, queue: Option<Queue>) -> Settings {
     Settings {
         peer: Peer::Host(device),
+        policer: policer::Settings::default(),
         wire: fabric_wire::Settings {
             delay_ns,
             ..fabric_wire::Settings::default()
@@ -466,4 +467,29 @@ fn bursts_are_lost_at_the_end_of_the_link() {
     assert_eq!(exits.dropped.len(), 30);
     assert_eq!(network.ports[0].counts.burst_lost, 30);
     assert_eq!(network.ports[0].counts.sent_packets, 100);
+}
+
+#[test]
+fn a_policer_drops_before_the_wire_and_keeps_its_tokens_when_a_port_changes() {
+    let policer = policer::Settings {
+        rate_bytes_per_s: GBIT,
+        burst_bytes: 2_500,
+    };
+    let settings = Settings {
+        policer,
+        ..to_host(7, 500, None)
+    };
+    let mut network = network(vec![settings], &[&[&[0]]], Vec::new());
+    let mut exits = Exits::default();
+    for number in 0..3 {
+        network.arrive(&mut exits, 0, 0, packet(number, 1250, 0));
+    }
+    network.configure(0, &settings, 1_000);
+    network.arrive(&mut exits, 9_999, 0, packet(3, 1250, 0));
+    network.arrive(&mut exits, 10_000, 0, packet(4, 1250, 0));
+    let counts = network.ports[0].counts;
+    assert_eq!(
+        (counts.policed, counts.wire_packets, counts.lost),
+        (2, 3, 0)
+    );
 }

@@ -276,9 +276,21 @@ impl Books {
                 let (wire, shaper, rest) = node.shares(device.index);
                 let hooks = node.dropped_at_hooks(device.index);
                 let lost = lost.get(&(i, device.index)).copied().unwrap_or(0);
-                let by_actions = hooks.saturating_sub(lost);
+                let port = of_plan.ports.iter().find(|it| it.index == device.index);
+                let is_policed = port.is_some_and(|it| it.egress.policer.is_some());
+                // The fabric loses bursts before they arrive.
+                let from_fabric = port.is_some_and(|it| network.fabric(it.peer).is_some());
+                let by_actions = match from_fabric {
+                    true => hooks,
+                    false => hooks.saturating_sub(lost),
+                };
+                let (policed, by_actions) = match is_policed {
+                    true => (by_actions, 0),
+                    false => (0, by_actions),
+                };
                 add(&device.name, Cause::Link, wire + lost);
                 add(&device.name, queue, rest);
+                add(&device.name, Cause::Policer, policed);
                 add(&device.name, Cause::Action, shaper + by_actions);
                 add(&device.name, Cause::Device, device.tx_dropped);
                 add(&device.name, Cause::Malformed, device.rx_other_host);

@@ -187,6 +187,8 @@ impl Fabric {
             Some(_) => 0,
             None => direction.rate_bps / 8,
         };
+        // As faults, it starts after the link check.
+        let policer = direction.policer.filter(|_| !is_new);
         let port = fabric::Port {
             id: self.id(layout, node, port)?,
             peer,
@@ -196,6 +198,7 @@ impl Fabric {
             loss_ppm: faults.loss_ppm,
             seed: faults.seed,
             burst,
+            policer: policer.map(|it| (it.rate_bps / 8, u64::from(it.burst_bytes))),
             queue: options.map(|options| options.encode()),
             pool,
         };
@@ -269,7 +272,15 @@ impl SwitchBooks {
         let of_port = |(port, state): (&Port, &PortState)| {
             let [wire, queue] = qdiscs(port.index, state.clone());
             let queue = port.egress.queue.as_ref().map(|_| queue);
-            [Some(wire), queue].into_iter().flatten()
+            // A policer drops before the qdiscs, as an action of a clsact does.
+            let hook = port.egress.policer.map(|_| QdiscState {
+                index: port.index,
+                parent: Handle::CLSACT,
+                kind: "clsact".to_owned(),
+                drops: state.policed,
+                ..QdiscState::default()
+            });
+            [Some(wire), queue, hook].into_iter().flatten()
         };
         ports.flat_map(of_port).collect()
     }

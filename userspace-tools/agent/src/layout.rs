@@ -259,6 +259,7 @@ pub mod tests {
             delay_ns: 0,
             queue: None,
             faults: None,
+            policer: None,
         };
         Topology {
             of_hosts: Vec::new(),

@@ -182,6 +182,7 @@ mod tests {
             delay_ns: 0,
             queue: is_queue.then(|| Queue::Tc(TcQueue::default())),
             faults: None,
+            policer: None,
         };
         let link = |rate_bps, is_queue| Link {
             a: "a".to_owned(),

@@ -30,7 +30,7 @@ use crate::{
     spray::Spray,
     sysctl,
 };
-use qdiscs::{add_leaf, below, egress, htb_burst_ns, tc, wires};
+use qdiscs::{add_leaf, below, egress, htb_burst_ns, police, tc, wires};
 pub use qdiscs::{is_queue, is_wire, phantom_options, tc_phantom_options};
 
 /// Devices per query batch: the answers must fit into a socket's receive buffer.
@@ -425,11 +425,11 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Applies the topology's faults to the links.
+    /// Applies the topology's faults and policers to the links.
     pub fn damage(&self) -> Result<()> {
         for (i, node) in self.layout.nodes.iter().enumerate() {
             for port in &node.ports {
-                if port.egress.faults.is_none() {
+                if port.egress.faults.is_none() && port.egress.policer.is_none() {
                     continue;
                 }
                 if let Some(fabric) = self.fabric(i) {
@@ -437,8 +437,11 @@ impl<'a> Network<'a> {
                     continue;
                 }
                 let damaged = self.wire_requests(port, port.egress);
-                self.inside(i, || Ok(Connection::open()?.batch(damaged)?))
-                    .with_context(|| self.name(i))?;
+                let damage = || {
+                    Connection::open()?.batch(damaged)?;
+                    police(port)
+                };
+                self.inside(i, damage).with_context(|| self.name(i))?;
             }
         }
         Ok(())

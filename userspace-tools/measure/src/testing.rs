@@ -126,6 +126,7 @@ pub fn network(links: &[(&str, &str)]) -> Topology {
         delay_ns: 0,
         queue: None,
         faults: None,
+        policer: None,
     };
     let link = |&(a, b): &(&str, &str)| Link {
         a: a.to_owned(),

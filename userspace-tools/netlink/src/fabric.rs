@@ -45,7 +45,7 @@ numbers! {
 numbers! {
     /// `FABRIC_A_*`.
     id: u16 {
-        PAD SWITCHES PORTS DEVICES POOLS FIRST_HOST HOSTS ID SEED SPRAY TABLE STARTS HOPS PEER_SWITCH PEER_DEVICE RATE DELAY JITTER LOSS WIRE_SEED BURST BURST_SEED QUEUE POOL RECEIVED UNROUTABLE EXPIRED STATS XSTATS
+        PAD SWITCHES PORTS DEVICES POOLS FIRST_HOST HOSTS ID SEED SPRAY TABLE STARTS HOPS PEER_SWITCH PEER_DEVICE RATE DELAY JITTER LOSS WIRE_SEED BURST BURST_SEED POLICE_RATE POLICE_BURST QUEUE POOL RECEIVED UNROUTABLE EXPIRED STATS XSTATS
     }
 }
 
@@ -109,6 +109,8 @@ pub struct Port {
     pub seed: u64,
     /// Blocks of ten packets that lose 1, 2 and 3, ppm, and a seed; None = no change.
     pub burst: Option<([u32; 3], u64)>,
+    /// Policer before the wire: rate in bytes/s, and burst in bytes.
+    pub policer: Option<(u64, u64)>,
     /// Options of phantom; None = unlimited, or no change.
     pub queue: Option<Vec<u8>>,
     /// Shared buffer of the queue.
@@ -147,6 +149,8 @@ pub struct PortState {
     pub queued_bytes: u64,
     /// Packets that the queue dropped.
     pub dropped: u64,
+    /// Packets that the policer dropped.
+    pub policed: u64,
     /// `struct tc_phantom_xstats` of the queue; empty without one.
     pub xstats: Vec<u8>,
 }
@@ -213,6 +217,10 @@ impl Network {
         if let Some((ppm, seed)) = port.burst {
             attributes.push(id::BURST, &bytes_of(ppm.into_iter()));
             attributes.push(id::BURST_SEED, &seed.to_ne_bytes());
+        }
+        if let Some((rate, burst)) = port.policer {
+            attributes.push(id::POLICE_RATE, &rate.to_ne_bytes());
+            attributes.push(id::POLICE_BURST, &burst.to_ne_bytes());
         }
         if let Some(options) = &port.queue {
             attributes.push(id::QUEUE | NLA_F_NESTED, options);
@@ -292,6 +300,7 @@ fn decode(message: &[u8]) -> Result<State> {
                     queued_packets: next()?,
                     queued_bytes: next()?,
                     dropped: next()?,
+                    policed: next()?,
                     xstats: Vec::new(),
                 });
             }
@@ -351,14 +360,14 @@ mod tests {
     #[test]
     fn counters_are_decoded_by_their_message() {
         let mut port = Attributes::default();
-        let stats: Vec<u8> = (1u64..=9).flat_map(u64::to_ne_bytes).collect();
+        let stats: Vec<u8> = (1u64..=10).flat_map(u64::to_ne_bytes).collect();
         port.push(id::ID, &7u32.to_ne_bytes());
         port.push(id::STATS, &stats);
         port.push(id::XSTATS, &[1, 2, 3, 4]);
         let State::Port(state) = decode(&port.into_bytes()).unwrap() else {
             panic!("no port");
         };
-        assert_eq!((state.sent_packets, state.dropped), (1, 9));
+        assert_eq!((state.sent_packets, state.policed), (1, 10));
         assert_eq!(state.xstats, [1, 2, 3, 4]);
         let mut switch = Attributes::default();
         switch.push(id::RECEIVED, &5u64.to_ne_bytes());

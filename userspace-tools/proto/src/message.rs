@@ -162,7 +162,9 @@ pub enum Cause {
     HostQueue,
     /// Link loss that the scenario configures.
     Link,
-    /// Policer, or another action or program of tc.
+    /// Policer of the scenario.
+    Policer,
+    /// Action or program of tc.
     Action,
     /// Firewall of the node.
     Filter,
@@ -178,10 +180,11 @@ pub enum Cause {
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Queue,
         Self::HostQueue,
         Self::Link,
+        Self::Policer,
         Self::Action,
         Self::Filter,
         Self::Socket,
@@ -196,7 +199,8 @@ impl Cause {
             Self::Queue => "queue",
             Self::HostQueue => "host queue",
             Self::Link => "link",
-            Self::Action => "policer or tc action",
+            Self::Policer => "policer",
+            Self::Action => "tc action",
             Self::Filter => "filter",
             Self::Socket => "socket",
             Self::Malformed => "malformed",

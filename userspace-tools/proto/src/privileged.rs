@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::{Job, Plan, Queue, TcQueue};
+use crate::{Job, Plan, Policer, Queue, TcQueue};
 
 /// Search path; the last folder is the initramfs below another root.
 pub const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/initramfs/bin";
@@ -221,6 +221,17 @@ impl TcBatch {
         queue.check_names()?;
         let (kind, words) = (&queue.kind, queue.words.join(" "));
         self.0 += &format!("qdisc add dev {device} {place} handle {handle} {kind} {words}\n");
+        Ok(())
+    }
+
+    /// Adds a policer to what a device with a clsact sends. It takes packets of any length.
+    pub fn add_policer(&mut self, device: &str, policer: Policer) -> Result<(), BadName> {
+        let device = DEVICE.check(device)?;
+        let (rate, burst) = (policer.rate_bps, policer.burst_bytes);
+        self.0 += &format!(
+            "filter add dev {device} egress matchall action police rate {rate}bit burst {burst} \
+             mtu 1048576 conform-exceed drop\n"
+        );
         Ok(())
     }
 

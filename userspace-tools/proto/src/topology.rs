@@ -249,6 +249,18 @@ pub struct Direction {
     /// Faults on the way, enabled when the links have been checked.
     #[serde(default)]
     pub faults: Option<Faults>,
+    /// Policer in front of the rest, enabled when the links have been checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policer: Option<Policer>,
+}
+
+/// A token bucket that drops the packets for which it has no tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policer {
+    /// Rate of the tokens.
+    pub rate_bps: u64,
+    /// Most tokens, bytes.
+    pub burst_bytes: u32,
 }
 
 /// Faults that netem adds to a direction, before its queue.

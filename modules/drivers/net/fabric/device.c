@@ -168,6 +168,7 @@ void xdc_fabric_drop(struct xdc_fabric *out, struct sk_buff *skb, u32 reason)
 		[XDC_FABRIC_HOPS] = SKB_DROP_REASON_IP_INHDR,
 		[XDC_FABRIC_FULL] = QDISC_DROP_OVERLIMIT,
 		[XDC_FABRIC_ECN] = QDISC_DROP_CONGESTED,
+		[XDC_FABRIC_POLICER] = SKB_DROP_REASON_TC_EGRESS,
 	};
 
 	out->bytes -= xdc_fabric_cb(skb)->truesize;

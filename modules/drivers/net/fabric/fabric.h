@@ -55,7 +55,7 @@ struct xdc_fabric_switch {
 struct xdc_fabric_port {
 	/* Negative: none. */
 	s32 peer_switch, peer_device, pool;
-	u64 rate_bytes_per_s, delay_ns, seed, burst_seed;
+	u64 rate_bytes_per_s, delay_ns, seed, burst_seed, police_bytes_per_s, police_burst_bytes;
 	u32 jitter_ns, loss;
 	u32 burst_ppm[3];
 	bool has_burst;
@@ -131,6 +131,7 @@ enum xdc_fabric_reason {
 	XDC_FABRIC_HOPS,
 	XDC_FABRIC_FULL,
 	XDC_FABRIC_ECN,
+	XDC_FABRIC_POLICER,
 };
 
 /* device.c */

@@ -26,6 +26,7 @@ use algo::{
     fabric_switch::{Switch, SwitchCounts},
     fabric_timers::Entry,
     fabric_wire::{self, BurstLoss},
+    policer,
     port::{Config, Source},
     random::Random,
 };
@@ -33,7 +34,7 @@ use kernel::prelude::*;
 use kernel_api::{
     bindings::{
         XDC_ALREADY_CE, XDC_ECT_TO_CE, XDC_FABRIC_ECN, XDC_FABRIC_FULL, XDC_FABRIC_HOPS,
-        XDC_FABRIC_LINK, XDC_FABRIC_ROUTE,
+        XDC_FABRIC_LINK, XDC_FABRIC_POLICER, XDC_FABRIC_ROUTE,
     },
     fabric_net::{
         Counts, Exit, Network, Packet, PacketQueue, PortSettings, QueueStats, Registration, Size,
@@ -139,6 +140,7 @@ impl Io<Packet> for Exit<'_> {
         let reason = match why {
             Why::Route => XDC_FABRIC_ROUTE,
             Why::Hops => XDC_FABRIC_HOPS,
+            Why::Policer => XDC_FABRIC_POLICER,
             Why::Link => XDC_FABRIC_LINK,
             Why::Full | Why::Color | Why::Pool => XDC_FABRIC_FULL,
             Why::Ecn => XDC_FABRIC_ECN,
@@ -262,6 +264,10 @@ impl Network for Switches {
         let settings = Settings {
             settings: fabric::Settings {
                 peer,
+                policer: policer::Settings {
+                    rate_bytes_per_s: it.police_bytes_per_s,
+                    burst_bytes: it.police_burst_bytes,
+                },
                 wire: fabric_wire::Settings {
                     rate_bytes_per_s: it.rate_bytes_per_s,
                     delay_ns: it.delay_ns,
@@ -327,6 +333,7 @@ fn stats(port: &Port<PacketQueue>) -> Stats {
         queued_packets: counts.queued_packets,
         queued_bytes: port.rules().map_or(0, |rules| rules.queued.total()),
         dropped: counts.dropped.iter().fold(0, |sum, n| sum.wrapping_add(*n)),
+        policed: counts.policed,
     }
 }
 

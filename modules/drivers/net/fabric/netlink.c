@@ -36,6 +36,8 @@ static const struct nla_policy xdc_fabric_policy[FABRIC_A_MAX + 1] = {
 	[FABRIC_A_WIRE_SEED]	= { .type = NLA_U64 },
 	[FABRIC_A_BURST]	= NLA_POLICY_EXACT_LEN(3 * sizeof(u32)),
 	[FABRIC_A_BURST_SEED]	= { .type = NLA_U64 },
+	[FABRIC_A_POLICE_RATE]	= { .type = NLA_U64 },
+	[FABRIC_A_POLICE_BURST]	= { .type = NLA_U64 },
 	[FABRIC_A_QUEUE]	= { .type = NLA_NESTED },
 	[FABRIC_A_POOL]		= NLA_POLICY_FULL_RANGE(NLA_U32, &xdc_fabric_numbers),
 };
@@ -188,6 +190,8 @@ static int xdc_fabric_port_doit(struct sk_buff *skb, struct genl_info *info)
 		.seed = nla_get_u64_default(attrs[FABRIC_A_WIRE_SEED], 0),
 		.has_burst = attrs[FABRIC_A_BURST],
 		.burst_seed = nla_get_u64_default(attrs[FABRIC_A_BURST_SEED], 0),
+		.police_bytes_per_s = nla_get_u64_default(attrs[FABRIC_A_POLICE_RATE], 0),
+		.police_burst_bytes = nla_get_u64_default(attrs[FABRIC_A_POLICE_BURST], 0),
 		.queue = attrs[FABRIC_A_QUEUE],
 	};
 	if (it.has_burst)

@@ -57,6 +57,8 @@ enum {
 	FABRIC_A_WIRE_SEED,	/* u64: seed of jitter and losses */
 	FABRIC_A_BURST,		/* u32[3]: of each million blocks of ten packets, those that lose 1, 2 and 3 */
 	FABRIC_A_BURST_SEED,	/* u64 */
+	FABRIC_A_POLICE_RATE,	/* u64, bytes/s: policer before the wire; 0: none */
+	FABRIC_A_POLICE_BURST,	/* u64, bytes */
 	FABRIC_A_QUEUE,		/* TCA_PHANTOM_*: the queue; absent: unlimited, or unchanged */
 	FABRIC_A_POOL,		/* u32: shared buffer of the queue */
 	/* Counters */
@@ -80,6 +82,7 @@ struct fabric_stats {
 	__u64 queued_packets;	/* present in the queue */
 	__u64 queued_bytes;
 	__u64 dropped;		/* by the queue */
+	__u64 policed;		/* dropped by the policer */
 };
 
 #endif

@@ -3,13 +3,15 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use xdc_netlink::{
-    Request, acceltor, phantom,
+    Connection, Request, acceltor, phantom,
     qdisc::{self, Handle, Qdisc, QdiscState},
 };
 use xdc_proto::{
     Direction, Faults, Mark, PhantomQueue, Queue, TcQueue,
     privileged::{BadName, TcBatch},
 };
+
+use crate::layout::Port;
 
 use super::{CHILD, LEAF, ORDERED, ROOT, class_of};
 
@@ -97,15 +99,26 @@ pub(super) fn typed(handle: Handle) -> String {
     }
 }
 
+/// Adds the policer of a port in the current namespace.
+pub(super) fn police(port: &Port) -> Result<()> {
+    let Some(policer) = port.egress.policer else {
+        return Ok(());
+    };
+    let mut batch = TcBatch::default();
+    batch.add_policer(&port.name, policer)?;
+    Connection::open()?.batch([qdisc::clsact(port.index)])?;
+    tc(&batch)
+}
+
 /// Runs a batch in the current namespace.
 pub(super) fn tc(batch: &TcBatch) -> Result<()> {
     let output = batch
         .run()
-        .context("cannot run tc, which a queue's 'tc' needs (Debian: iproute2)")?;
+        .context("cannot run tc, which a queue's 'tc' and a policer need (Debian: iproute2)")?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let said: Vec<_> = said.lines().map(str::trim).collect();
-        bail!("tc refused a queue: {}", said.join("; "));
+        bail!("tc refused a queue or a policer: {}", said.join("; "));
     }
     Ok(())
 }

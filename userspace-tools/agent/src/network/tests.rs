@@ -9,6 +9,7 @@ fn kinds(rate_bps: u64, delay_ns: u64, queue: Option<Queue>) -> Vec<String> {
         delay_ns,
         queue,
         faults: None,
+        policer: None,
     };
     egress(2, &direction)
         .unwrap()
@@ -52,6 +53,7 @@ fn tc_adds_the_leaf_below_shaper_or_delay() {
                 seed: None,
             })),
             faults: None,
+            policer: None,
         };
         let mut batch = TcBatch::default();
         add_leaf(&mut batch, "a.1", &direction).unwrap();

@@ -107,6 +107,7 @@ fn with_circuits(topology: &Topology) -> Cow<'_, Topology> {
                 delay_ns: 0,
                 queue: None,
                 faults: None,
+                policer: None,
             };
             Link {
                 a: rack.switch.clone(),
@@ -141,8 +142,14 @@ fn words(scenario: &Scenario, run: &RunPlan, paths: &Paths, shape: &Shape) -> Re
             (false, true) => "queue back",
             (true, true) => "queue both ways",
         };
+        let mut policers = String::new();
+        for (way, direction) in [("there", cable.ab), ("back", cable.ba)] {
+            if let Some(policer) = direction.policer {
+                policers += &format!(", policer of {} {way}", topology::rate(policer.rate_bps));
+            }
+        }
         text += &format!(
-            "  {:3} x {} - {}: {}, delay {} there, {} back, {queues}\n",
+            "  {:3} x {} - {}: {}, delay {} there, {} back, {queues}{policers}\n",
             cable.count,
             label(cable.ends.0),
             label(cable.ends.1),

@@ -22,7 +22,7 @@ use crate::guest::room;
 use crate::home::{self, Home};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::scenario::plan::ROTOR_MODULES;
+use crate::scenario::plan::{POLICE, ROTOR_MODULES};
 
 pub fn engine(home: &Home) -> Result<Engine> {
     home.agent()?;
@@ -82,6 +82,7 @@ fn is_of_network(module: &str) -> bool {
     module.starts_with("tcp_") && !module.starts_with("tcp_ulp_")
         || module.starts_with("sch_")
         || ROTOR_MODULES.contains(&module.as_str())
+        || module == POLICE
         || ours.any(|ours| ours.name == module)
 }
 
@@ -318,6 +319,7 @@ mod tests {
             delay_ns: 0,
             queue,
             faults: None,
+            policer: None,
         };
         RunPlan {
             topology: Topology {

@@ -140,7 +140,7 @@ pub fn has_modules(plan: &Plan) -> bool {
     !plan.modules.is_empty() || needs_tc(plan)
 }
 
-/// Whether a port has a queue that tc adds: a kernel qdisc, which may be a module.
+/// Whether a port has a queue or a policer that tc adds: it may be a module of the kernel.
 fn needs_tc(plan: &Plan) -> bool {
     let topology = match &plan.job {
         Job::Run(run) | Job::Shell(run) => &run.topology,
@@ -150,7 +150,9 @@ fn needs_tc(plan: &Plan) -> bool {
     let mut queues = links
         .flat_map(|link| [&link.ab.queue, &link.ba.queue])
         .flatten();
+    let mut directions = topology.links.iter().flat_map(|link| [&link.ab, &link.ba]);
     queues.any(|queue| !queue.is_made_by_agent())
+        || directions.any(|direction| direction.policer.is_some())
 }
 
 /// Commands of the scenario's author.

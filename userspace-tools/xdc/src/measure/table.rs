@@ -92,8 +92,9 @@ metrics!(RUN: Run, |run|
     "dropped.queue": Packets = dropped(run, Cause::Queue), "drops in queues of routers";
     "dropped.host_queue": Packets = dropped(run, Cause::HostQueue), "drops in queues of hosts";
     "dropped.link": Packets = dropped(run, Cause::Link), "losses that the scenario sets for links";
-    "dropped.action": Packets = dropped(run, Cause::Action),
-        "drops by policers and other actions of tc";
+    "dropped.policer": Packets = dropped(run, Cause::Policer),
+        "drops by policers of the scenario";
+    "dropped.action": Packets = dropped(run, Cause::Action), "drops by actions of tc";
     "dropped.filter": Packets = dropped(run, Cause::Filter), "drops by firewalls";
     "dropped.socket": Packets = dropped(run, Cause::Socket),
         "drops without a socket, or without room in it";

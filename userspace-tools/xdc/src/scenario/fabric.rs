@@ -517,6 +517,9 @@ impl FabricSpec {
             trace: None,
             trace_ab: None,
             trace_ba: None,
+            policer: None,
+            policer_ab: None,
+            policer_ba: None,
         })
     }
 }

@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 
 use xdc_measure::record::MAX_SCALE;
+use xdc_proto::ETHERNET_HEADER_BYTES;
 
 use crate::error::{Error, Key, Result};
 use crate::scenario::check::Mistakes;
@@ -174,6 +175,16 @@ fn links(scenario: &Scenario, m: &mut Mistakes) {
         ] {
             m.within(key(name), delay.unwrap_or_default(), delays.clone());
         }
+        for policer in link.policers().into_iter().flatten() {
+            m.within(key("policer"), policer.rate, RATES);
+            // A smaller bucket never has the tokens of a full packet.
+            let packet = match spec.offload {
+                true => 1 << 16,
+                false => spec.mtu,
+            };
+            let least = Size(u64::from(packet + ETHERNET_HEADER_BYTES));
+            m.within(key("policer"), policer.burst, least..=Size(u32::MAX.into()));
+        }
     }
     let Some(fabric) = &spec.fabric else {
         return;
@@ -295,6 +306,18 @@ mod tests {
             ("topology.links.0.delay_ba=18446744073s", "'delay_ba' is"),
             ("queues.port.limit=17179869183gb", "'limit' is"),
             ("queues.port.limit=0", "'limit' is 0"),
+            (
+                "topology.links.0.policer={rate=\"1bit\",burst=\"9kB\"}",
+                "'policer' is 1bit",
+            ),
+            (
+                "topology.links.0.policer_ab={rate=\"1mbit\",burst=\"1kB\"}",
+                "'policer' is 1kB",
+            ),
+            (
+                "topology.links.0.policer={rate=\"1kbit\",burst=\"1MB\"}",
+                "250 s or more",
+            ),
             ("flows.0.bytes=17179869183gb", "'bytes' is"),
             ("flows.0.sndbuf=17179869183gb", "'sndbuf' is"),
             ("flows.0.start=18446744073s", "'start' is"),

@@ -382,9 +382,26 @@ pub struct LinkSpec {
     pub trace: Option<String>,
     pub trace_ab: Option<String>,
     pub trace_ba: Option<String>,
+    /// Token bucket in front of the queue; both directions, or one.
+    pub policer: Option<PolicerSpec>,
+    pub policer_ab: Option<PolicerSpec>,
+    pub policer_ba: Option<PolicerSpec>,
+}
+
+/// Drops the packets above a rate and a burst.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicerSpec {
+    pub rate: Rate,
+    pub burst: Size,
 }
 
 impl LinkSpec {
+    /// Policers of the directions from a to b and from b to a.
+    pub fn policers(&self) -> [Option<PolicerSpec>; 2] {
+        [self.policer_ab, self.policer_ba].map(|own| own.or(self.policer))
+    }
+
     /// Traces of the directions from a to b and from b to a.
     pub fn traces(&self) -> [Option<&str>; 2] {
         [&self.trace_ab, &self.trace_ba].map(|own| own.as_deref().or(self.trace.as_deref()))

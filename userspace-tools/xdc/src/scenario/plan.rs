@@ -20,7 +20,8 @@ use xdc_netlink::phantom::{
 use xdc_proto::gates::Gate;
 use xdc_proto::{
     BpfObject, Congctl, Direction, Faults, Flow, Job, Link, MAX_FLOWS, Mark, Node, PhantomQueue,
-    Plan, Queue, RunPlan, Switch, TCP_MEM, TcQueue, Topology, VERSION, WatchedQueue, to_hex,
+    Plan, Policer, Queue, RunPlan, Switch, TCP_MEM, TcQueue, Topology, VERSION, WatchedQueue,
+    to_hex,
 };
 
 pub use self::flows::too_many;
@@ -46,8 +47,8 @@ use crate::scenario::trace::{Traced, replay};
 use crate::scenario::traffic::{self, Classes, Waits};
 use crate::scenario::tunnel::tunnels;
 use crate::scenario::{
-    Cc, CcSpec, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, at, expand, expand_all, no_node,
-    pairs,
+    Cc, CcSpec, LinkSpec, PolicerSpec, QueueSpec, Scalar, Scenario, Threshold, at, expand,
+    expand_all, no_node, pairs,
 };
 use crate::text::nearest;
 use crate::units::{Amount, Fraction, PPM, Rate, Size, Time};
@@ -60,6 +61,9 @@ const SYSCTLS: &[(&str, &str)] = &[
     ("net.ipv4.tcp_wmem", "4096 4194304 536870912"),
     TCP_MEM,
 ];
+
+/// Module of tc's policer.
+pub const POLICE: &str = "act_police";
 
 /// Modules of a rotor: its racks' bonds and their qdisc.
 pub const ROTOR_MODULES: [&str; 2] = ["bonding", "sch_acceltor"];
@@ -222,6 +226,10 @@ fn modules(
         .any(|queue| queue.as_ref().is_some_and(Queue::is_phantom));
     if phantom {
         modules.push("sch_phantom".to_owned());
+    }
+    let mut directions = topology.links.iter().flat_map(|link| [&link.ab, &link.ba]);
+    if directions.any(|direction| direction.policer.is_some()) {
+        modules.push(POLICE.to_owned());
     }
     if topology.rotor.is_some() {
         modules.extend(ROTOR_MODULES.map(str::to_owned));

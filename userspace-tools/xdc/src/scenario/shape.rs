@@ -44,6 +44,7 @@ fn look(direction: &Direction) -> String {
         delay_ns,
         queue,
         faults: _,
+        policer,
     } = direction;
     // Seeds of equal ports differ and are left out.
     let queue = match queue {
@@ -52,7 +53,7 @@ fn look(direction: &Direction) -> String {
         }
         other => format!("{other:?}"),
     };
-    format!("{rate_bps} {delay_ns} {queue}")
+    format!("{rate_bps} {delay_ns} {queue} {policer:?}")
 }
 
 /// Maximum links visited by [`colors`]. A larger network is drawn with some different nodes as one.

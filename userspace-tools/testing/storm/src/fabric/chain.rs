@@ -191,6 +191,7 @@ pub fn port(id: u32) -> Port {
         loss_ppm: 0,
         seed: 1,
         burst: None,
+        policer: None,
         queue: Some(options.encode()),
         pool: None,
     }

@@ -105,6 +105,9 @@ impl Graph {
                 trace: None,
                 trace_ab: None,
                 trace_ba: None,
+                policer: None,
+                policer_ab: None,
+                policer_ba: None,
             });
         }
         Ok(())

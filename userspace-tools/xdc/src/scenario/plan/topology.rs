@@ -116,6 +116,9 @@ pub(super) fn topology<'a>(
             budget.charge("links", 1, bytes)?;
             let mut ab = direction(link, link.delay_ab, own_ab, &queues, scale)?;
             let mut ba = direction(link, link.delay_ba, own_ba, &queues, scale)?;
+            for (direction, spec) in [&mut ab, &mut ba].into_iter().zip(link.policers()) {
+                direction.policer = spec.map(|spec| policer(spec, scale)).transpose()?;
+            }
             seed_queue(&mut ab, seed_ab);
             seed_queue(&mut ba, seed_ba);
             let named_queue = |name| queues.get_key_value(name).map(|(name, own)| (*name, own));
@@ -256,6 +259,24 @@ pub fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// tc has 32 bits for the time in which a bucket fills, in steps of 64 ns.
+const LONGEST_FILL_S: u64 = 250;
+
+fn policer(spec: PolicerSpec, scale: u32) -> Result<Policer> {
+    let rate_bps = spec.rate.0 / u64::from(scale);
+    match spec.burst.0 * 8 / rate_bps.max(1) < LONGEST_FILL_S {
+        true => Ok(Policer {
+            rate_bps,
+            burst_bytes: spec.burst.0 as u32,
+        }),
+        false => Err(Error::usage(format!(
+            "a policer's burst of {} at {} takes {LONGEST_FILL_S} s or more to fill",
+            spec.burst, spec.rate
+        ))
+        .hint("a smaller 'burst'")),
+    }
+}
+
 pub(super) fn direction(
     link: &LinkSpec,
     delay: Option<Time>,
@@ -289,5 +310,6 @@ pub(super) fn direction(
         delay_ns: delay.unwrap_or(link.delay).0 * u64::from(scale),
         queue,
         faults: None,
+        policer: None,
     })
 }
