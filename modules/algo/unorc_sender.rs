@@ -300,20 +300,21 @@ impl<P: Packet> Sender<P> {
         }
     }
 
-    /// Handles feedback; the receiver's newest packet is `index` of `block`.
+    /// Handles feedback; `newest`: block and index of the receiver's newest packet with a code.
     pub fn feedback<I: Io<Packet = P>>(
         &mut self,
         cx: &mut Context<'_, I>,
         sent: &[Sent],
-        (block, index): (u32, u8),
+        newest: Option<(u32, u8)>,
         feedback: &Feedback,
     ) {
-        if is_before(self.block, block) {
+        if newest.is_some_and(|(block, _)| is_before(self.block, block)) {
             // Feedback on a packet that was never sent.
             cx.io.count(Count::Malformed, 1);
             return;
         }
-        if let Some(slot) = find(cx.config, sent, block, index) {
+        let slot = newest.and_then(|(block, index)| find(cx.config, sent, block, index));
+        if let Some(slot) = slot {
             let took_us = (cx.now_us as u32).wrapping_sub(slot.sent_us);
             self.measure(cx, took_us.saturating_sub(feedback.age_us).max(1));
         }
@@ -331,11 +332,13 @@ impl<P: Packet> Sender<P> {
             0 => (self.block.wrapping_sub(1), self.before),
             open => (self.block, open),
         };
-        // After a block's last packet, only its parities may follow.
-        self.unheard_us = match block == last.0 && index.saturating_add(1) >= last.1 {
-            true => 0,
-            false => cx.now_us,
-        };
+        if let Some((block, index)) = newest {
+            // After a block's last packet, only its parities may follow.
+            self.unheard_us = match block == last.0 && index.saturating_add(1) >= last.1 {
+                true => 0,
+                false => cx.now_us,
+            };
+        }
         for &(ev, is_marked) in feedback.echoes() {
             self.tell(
                 cx,
@@ -344,6 +347,9 @@ impl<P: Packet> Sender<P> {
                     false => Event::Good(ev),
                 },
             );
+        }
+        if feedback.is_full() {
+            self.tell(cx, Event::Unheard);
         }
         for report in feedback.reports() {
             self.report(cx, sent, report);
@@ -400,6 +406,7 @@ impl<P: Packet> Sender<P> {
             Event::Lost { ev, is_nack: false } => (ev, Cause::Loss),
             Event::Lost { ev, is_nack: true } => (ev, Cause::Nack),
             Event::Timeout(ev) => (ev, Cause::Timeout),
+            Event::Unheard => (0, Cause::Timeout),
         };
         let paths = self.paths.reroutes().wrapping_sub(reroutes);
         if paths != 0 {

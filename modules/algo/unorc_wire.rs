@@ -54,7 +54,7 @@ pub struct Header {
     /// Index in the block; parities start at [`FIRST_PARITY`].
     pub index: u8,
     /// Parity: data packets of its block. Data packet: data packets of the previous block, so that the
-    /// receiver learns its length without parities.
+    /// receiver learns its length without parities. Feedback: 1 if block and index are valid.
     pub k: u8,
     /// Entropy: the UDP source port, so not part of the header.
     pub ev: u16,
@@ -136,6 +136,19 @@ impl Feedback {
         let reports = REPORT_BYTES.saturating_mul(self.report_count.into());
         let echoes = ECHO_BYTES.saturating_mul(self.echo_count.into());
         FIXED_BYTES.saturating_add(reports).saturating_add(echoes)
+    }
+
+    /// Adds an echo, unless it is full.
+    pub fn echo(&mut self, ev: u16, is_marked: bool) {
+        if let Some(echo) = self.echoes.get_mut(usize::from(self.echo_count)) {
+            *echo = (ev, is_marked);
+            self.echo_count = self.echo_count.saturating_add(1);
+        }
+    }
+
+    /// Returns whether it has all echoes that it can have.
+    pub fn is_full(&self) -> bool {
+        usize::from(self.echo_count) >= MAX_ECHOES
     }
 
     /// Returns the reports.

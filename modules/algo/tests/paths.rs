@@ -161,7 +161,7 @@ impl Model {
                             subflow.2 = now;
                         }
                     }
-                } else if is_failure {
+                } else if is_failure || event == Event::Unheard {
                     for (ev, rerouted, echoed, sent) in &mut self.ten {
                         let settled = now - *rerouted > min_rtt;
                         let silent = now - *echoed > min_rtt / 2 && *sent > *echoed;
@@ -174,7 +174,7 @@ impl Model {
             }
             Kind::Reps => {
                 let freezes = match self.freeze {
-                    Freeze::Loss => !matches!(event, Event::Good(_) | Event::Marked(_)),
+                    Freeze::Loss => matches!(event, Event::Lost { .. } | Event::Timeout(_)),
                     Freeze::Timeout => matches!(event, Event::Timeout(_)),
                     Freeze::Off => false,
                 };
@@ -199,7 +199,7 @@ impl Model {
             },
             Kind::Bitmap => {
                 let (ev, penalty) = match event {
-                    Event::Good(_) => return,
+                    Event::Good(_) | Event::Unheard => return,
                     Event::Marked(ev) => (ev, 1),
                     Event::Lost { ev, .. } => (ev, 4),
                     Event::Timeout(ev) => (ev, 15),
@@ -245,6 +245,7 @@ fn are_one(kind: Kind, freeze: Freeze, events: u32, seed: u64) -> Paths {
             false if rng.percent(bad * 3) => Event::Marked(ev),
             false => Event::Good(ev),
             true if rng.percent(20) => Event::Timeout(ev),
+            true if rng.percent(20) => Event::Unheard,
             true => Event::Lost {
                 ev,
                 is_nack: rng.percent(50),

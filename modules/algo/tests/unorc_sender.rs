@@ -34,7 +34,7 @@ fn poll(alone: &mut Alone) -> u64 {
 }
 
 fn hear(alone: &mut Alone, newest: (u32, u8), feedback: &Feedback) {
-    alone.sender(|sender, cx, sent| sender.feedback(cx, sent, newest, feedback));
+    alone.sender(|sender, cx, sent| sender.feedback(cx, sent, Some(newest), feedback));
 }
 
 fn report(block: u32, lost: u32, is_decoded: bool) -> Feedback {
