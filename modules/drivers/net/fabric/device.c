@@ -27,6 +27,8 @@ struct xdc_fabric_net {
 };
 /* Protects the networks of namespaces. */
 static DEFINE_MUTEX(xdc_fabric_mutex);
+/* Memory of the packets in all networks. Senders do not pay for it. */
+static atomic_long_t xdc_fabric_memory;
 
 struct xdc_fabric_link {
 	struct xdc_fabric *fabric;
@@ -40,6 +42,12 @@ static struct xdc_fabric_cb *xdc_fabric_cb(struct sk_buff *skb)
 }
 
 /* The device and the namespace of a packet in the network may be gone. */
+/* A packet leaves its network. */
+static void xdc_fabric_uncharge(struct sk_buff *skb)
+{
+	atomic_long_sub(xdc_fabric_cb(skb)->truesize, &xdc_fabric_memory);
+}
+
 static void xdc_fabric_dissect(const struct sk_buff *skb, struct flow_keys *keys)
 {
 	memset(keys, 0, sizeof(*keys));
@@ -148,8 +156,8 @@ void xdc_fabric_deliver(struct xdc_fabric *out, u32 device, struct sk_buff *skb)
 {
 	struct net_device *dev = device < out->devices_len ? out->devices[device] : NULL;
 
-	out->bytes -= xdc_fabric_cb(skb)->truesize;
 	if (!dev || !netif_running(dev)) {
+		xdc_fabric_uncharge(skb);
 		if (dev)
 			dev_dstats_rx_dropped(dev);
 		kfree_skb_reason(skb, SKB_DROP_REASON_DEV_READY);
@@ -171,13 +179,14 @@ void xdc_fabric_drop(struct xdc_fabric *out, struct sk_buff *skb, u32 reason)
 		[XDC_FABRIC_POLICER] = SKB_DROP_REASON_TC_EGRESS,
 	};
 
-	out->bytes -= xdc_fabric_cb(skb)->truesize;
+	xdc_fabric_uncharge(skb);
 	sk_skb_reason_drop(NULL, skb, (__force enum skb_drop_reason)reasons[reason]);
 }
 
 /* Frees a packet of a removed network. */
 void xdc_fabric_free(struct sk_buff *skb)
 {
+	xdc_fabric_uncharge(skb);
 	kfree_skb(skb);
 }
 
@@ -188,9 +197,11 @@ void xdc_fabric_arm(struct xdc_fabric *fabric, u64 next_ns)
 	if (next_ns == fabric->armed_ns || !fabric->armed_ns)
 		return;
 	fabric->armed_ns = next_ns;
-	if (next_ns != U64_MAX)
-		hrtimer_start(&fabric->timer, ns_to_ktime(min_t(u64, next_ns, KTIME_MAX)),
-			      HRTIMER_MODE_ABS_PINNED_SOFT);
+	if (next_ns == U64_MAX)
+		return;
+	/* A timer in the past would run again in the same softirq, and no other task would run. */
+	next_ns = clamp_t(u64, next_ns, ktime_get_ns() + 1, KTIME_MAX);
+	hrtimer_start(&fabric->timer, ns_to_ktime(next_ns), HRTIMER_MODE_ABS_PINNED_SOFT);
 }
 
 /*
@@ -209,9 +220,8 @@ static void xdc_fabric_flush(struct xdc_fabric *fabric, bool is_sending)
 	while (left && (skb = __skb_dequeue(&fabric->arrived))) {
 		left--;
 		spin_unlock(&fabric->lock);
+		xdc_fabric_uncharge(skb);
 		dev_dstats_rx_add(skb->dev, skb->len);
-		if (skb->ip_summed == CHECKSUM_NONE)
-			skb->ip_summed = CHECKSUM_UNNECESSARY;
 		/* The network has no MAC addresses. */
 		ether_addr_copy(eth_hdr(skb)->h_dest, skb->dev->dev_addr);
 		skb->protocol = eth_type_trans(skb, skb->dev);
@@ -256,13 +266,13 @@ static netdev_tx_t xdc_fabric_xmit(struct sk_buff *skb, struct net_device *dev)
 		return NETDEV_TX_OK;
 	}
 	spin_lock(&fabric->lock);
-	if (!fabric->network || fabric->bytes >= fabric->bytes_max) {
+	if (!fabric->network || atomic_long_read(&xdc_fabric_memory) >= (long)totalram_pages() << (PAGE_SHIFT - 1)) {
 		spin_unlock(&fabric->lock);
 		dev_dstats_tx_dropped(dev);
 		kfree_skb_reason(skb, SKB_DROP_REASON_NOMEM);
 		return NETDEV_TX_OK;
 	}
-	fabric->bytes += xdc_fabric_cb(skb)->truesize;
+	atomic_long_add(xdc_fabric_cb(skb)->truesize, &xdc_fabric_memory);
 	next_ns = xdc_fabric_ops->arrive(fabric->network, fabric, link->id, skb, ktime_get_ns());
 	xdc_fabric_arm(fabric, next_ns);
 	xdc_fabric_flush(fabric, true);
@@ -313,8 +323,6 @@ int xdc_fabric_new(struct net *net, const struct xdc_fabric_size *size, u32 devi
 	fabric->first_host = first_host;
 	fabric->hosts = hosts;
 	fabric->armed_ns = U64_MAX;
-	/* Senders do not pay for packets in the network. */
-	fabric->bytes_max = (u64)totalram_pages() << (PAGE_SHIFT - 1);
 	refcount_set(&fabric->users, 1);
 	spin_lock_init(&fabric->lock);
 	__skb_queue_head_init(&fabric->arrived);
@@ -345,6 +353,7 @@ int xdc_fabric_del(struct net *net)
 	struct xdc_fabric_net *own = net_generic(net, xdc_fabric_net_id);
 	struct xdc_fabric *fabric;
 	struct sk_buff_head gone;
+	struct sk_buff *skb;
 	void *network;
 
 	mutex_lock(&xdc_fabric_mutex);
@@ -359,7 +368,8 @@ int xdc_fabric_del(struct net *net)
 	__skb_queue_head_init(&gone);
 	skb_queue_splice_init(&fabric->arrived, &gone);
 	spin_unlock_bh(&fabric->lock);
-	__skb_queue_purge(&gone);
+	while ((skb = __skb_dequeue(&gone)))
+		xdc_fabric_free(skb);
 	hrtimer_cancel(&fabric->timer);
 	xdc_fabric_ops->close(network);
 	xdc_fabric_put(fabric);
@@ -414,6 +424,7 @@ static int xdc_fabric_stop(struct net_device *dev)
 		if (skb->dev != dev)
 			continue;
 		__skb_unlink(skb, &link->fabric->arrived);
+		xdc_fabric_uncharge(skb);
 		dev_dstats_rx_dropped(dev);
 		kfree_skb_reason(skb, SKB_DROP_REASON_DEV_READY);
 	}
@@ -475,6 +486,8 @@ static int xdc_fabric_newlink(struct net_device *dev, struct rtnl_newlink_params
 		NL_SET_ERR_MSG(extack, "the namespace has no network of switches");
 		return -ENOENT;
 	}
+	if (!params->tb[IFLA_ADDRESS])
+		eth_hw_addr_random(dev);
 	link->fabric = fabric;
 	link->device = nla_get_u32(data[IFLA_FABRIC_DEVICE]);
 	link->id = nla_get_u32(data[IFLA_FABRIC_SWITCH]);

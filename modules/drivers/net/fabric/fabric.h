@@ -106,8 +106,6 @@ struct xdc_fabric {
 	void *network;
 	/* Time that "timer" is set to. */
 	u64 armed_ns;
-	/* Memory of packets, and its limit. */
-	u64 bytes, bytes_max;
 	struct net_device **devices;
 	/* Packets that have arrived. One processor at a time delivers them, so that they keep their order. */
 	struct sk_buff_head arrived;
