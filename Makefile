@@ -16,6 +16,8 @@
 #   make dkms       /usr/src/xdc-VERSION, from which dkms builds the modules for each kernel
 #   make bundle     build/bundle/xdc-VERSION-x86_64.tar.zst: xdc, kernel, modules, scenarios, docs;
 #                   runs anywhere without root and without a compiler
+#   make deb        build/deb: xdc_VERSION_amd64.deb of the bundle, and xdc-dkms_VERSION_all.deb;
+#                   MAINTAINER="Name <address>" names the packager
 #   make release    build/release: bundle and source, with checksums signed by the minisign key in
 #                   the file MINISIGN_KEY (docs/security.md). Refuses stale results
 #   make selftests-7.2  build a UML kernel of Linux 7.2 and the modules, run their selftests
@@ -39,7 +41,7 @@ STATIC_OUT := userspace-tools/target/$(TARGET)/release
 # `make check` sets dev, which compiles changes in a fraction of the time.
 PROFILE ?= release
 XDC := userspace-tools/target/$(PROFILE:dev=debug)/xdc
-export KSRC KDIR W CLIPPY DESTDIR SIGN_KEY SIGN_CERT
+export KSRC KDIR W CLIPPY DESTDIR MAINTAINER SIGN_KEY SIGN_CERT
 # Share compiled crates among checkouts. Cargo before 1.91 ignores the variable and uses target/.
 ifndef CARGO_BUILD_BUILD_DIR
 export CARGO_BUILD_BUILD_DIR := $(shell . qemu-images/common.sh && cargo_dir cargo)
@@ -48,7 +50,7 @@ $(error see above)
 endif
 endif
 
-.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools guests guests-uml bundle fresh release demo check test test-long test-debian install uninstall dkms clean
+.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools guests guests-uml bundle deb fresh release demo check test test-long test-debian install uninstall dkms clean
 .NOTPARALLEL:
 
 all: guests tracing
@@ -130,6 +132,10 @@ quick-plan:
 bundle: modules-uml agent tools
 	@qemu-images/setup.sh bundle
 	@qemu-images/bundle.sh
+
+deb: bundle
+	@qemu-images/setup.sh deb
+	@qemu-images/deb.sh
 
 # Each row of docs/results/*.csv has the inputs of this build.
 fresh: guests-uml

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 # setup.sh [PART]: install distribution packages (as root or with sudo), and tools through cargo. Parts: quick
-# (only User Mode Linux); tracing, tests, deny (cargo-deny), bundle and release add to the usual packages.
+# (only User Mode Linux); tracing, tests, deny (cargo-deny), bundle, deb, packages (tests of packages) and release add to the usual ones.
 . "$(dirname "$0")/common.sh"
 
 part=${1:-build}
@@ -16,6 +16,8 @@ more_packages() {
 	case $part in
 	tracing) echo "g++ llvm-$(rust_llvm)-dev" ;;
 	bundle) echo "zstd git" ;;
+	deb) echo "zstd git debhelper dh-dkms" ;;
+	packages) echo "lintian mmdebstrap python3-venv" ;;
 	release) echo "zstd git minisign" ;;
 	tests) echo "libisal-dev openssl shellcheck bpftool python3-yaml python3-jsonschema zstd minisign" ;;
 	esac

@@ -154,7 +154,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Compare two results of a scenario; fail if they differ by more than its [[agree]] rows allow.
+    /// Compare two results, and fail if they differ by more than [[agree]] allows.
     #[command(after_help = "\
 Examples:
   xdc compare results/two-dc-1g/1 results/two-dc-1g/2
@@ -272,7 +272,7 @@ Examples:
 Builds the kernel's Rust crates from the distribution's source and configuration with the same
 tools that built the kernel, compares the result with the packages, and names each difference.")]
     Kdir(kdir::Request),
-    /// Show TCP sockets with the full state of unocc and gemini, live.
+    /// Show TCP sockets with the full state of toll, unocc and gemini, live.
     #[command(after_help = observe::ss::EXAMPLES)]
     Ss(observe::ss::Args),
     /// Show one phantom queue, live: rates, marks, drops, backlog.

@@ -143,8 +143,8 @@ fn flent(stored: &Stored, cc: &str, flows: &Flows) -> Value {
         add(name.clone(), "Mbits/s", mbps);
         let rtt = of(steps, |step| step.to.srtt_us as f64 / 1000.0);
         add(format!("{name}::tcp_rtt"), "ms", rtt);
-        let cwnd = of(steps, |step| step.to.cwnd_bytes as f64);
-        add(format!("{name}::tcp_cwnd"), "bytes", cwnd);
+        let cwnd = of(steps, |step| step.to.cwnd_bytes as f64 / 1000.0);
+        add(format!("{name}::tcp_cwnd"), "Kbytes", cwnd);
     }
     let share = flows.len().max(1) as f64;
     let average = sum.iter().map(|sum| Some(sum / share)).collect();
@@ -152,13 +152,15 @@ fn flent(stored: &Stored, cc: &str, flows: &Flows) -> Value {
     let sum = sum.into_iter().map(Some).collect();
     add("TCP upload sum".to_owned(), "Mbits/s", sum);
     let summary = &stored.summary;
+    // flent refuses a time without a fraction of a second.
+    let time = summary.provenance.date.replace('Z', ".000000Z");
     json!({
         "version": 4,
         "metadata": {
             "NAME": "tcp_nup",
             "TITLE": title(stored, cc),
-            "TIME": summary.provenance.date,
-            "T0": summary.provenance.date,
+            "TIME": time,
+            "T0": time,
             "HOST": "xdc", "HOSTS": ["xdc"], "LOCAL_HOST": "xdc",
             "KERNEL_NAME": "Linux", "KERNEL_RELEASE": summary.kernel,
             "LENGTH": times.last().map_or(0.0, |&us| seconds(us)),
