@@ -161,7 +161,7 @@ fn unknown_scenarios_and_congestion_controls_are_refused() {
         &["run", "two-dc-1g", "--cc", "nonsense"],
         &[
             "'nonsense'",
-            "unocc, unocc-paper, unocc-artifact, gemini, gemini-paper, gemini-linux, toll, dctcp, bbr-dctcp, cubic, cubic-ecn, bbr",
+            "unocc, unocc-paper, unocc-artifact, gemini, gemini-linux, gemini-paper, toll, dctcp, bbr-dctcp, cubic, cubic-ecn, bbr",
         ],
     );
 }
