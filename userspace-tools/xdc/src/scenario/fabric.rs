@@ -506,20 +506,7 @@ impl FabricSpec {
             delay_ab: layer.delay_up,
             delay_ba: layer.delay_down,
             queue: queue.cloned(),
-            queue_ab: None,
-            queue_ba: None,
-            loss_ab: Fraction::default(),
-            loss_ba: Fraction::default(),
-            reorder_ab: Fraction::default(),
-            reorder_ba: Fraction::default(),
-            jitter_ab: Time::default(),
-            jitter_ba: Time::default(),
-            trace: None,
-            trace_ab: None,
-            trace_ba: None,
-            policer: None,
-            policer_ab: None,
-            policer_ba: None,
+            ..LinkSpec::default()
         })
     }
 }

@@ -347,7 +347,7 @@ impl TopologySpec {
 }
 
 /// Links between each name of `a` and its partner in `b`; a single name partners all.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
     pub a: String,

@@ -91,23 +91,11 @@ impl Graph {
                 b: name(b),
                 rate: edge.rate,
                 delay: edge.delay,
-                delay_ab: None,
-                delay_ba: None,
-                queue: None,
                 queue_ab,
                 queue_ba,
                 loss_ab: edge.loss,
                 loss_ba: edge.loss,
-                reorder_ab: Fraction::default(),
-                reorder_ba: Fraction::default(),
-                jitter_ab: Time::default(),
-                jitter_ba: Time::default(),
-                trace: None,
-                trace_ab: None,
-                trace_ba: None,
-                policer: None,
-                policer_ab: None,
-                policer_ba: None,
+                ..LinkSpec::default()
             });
         }
         Ok(())
