@@ -29,11 +29,7 @@ fn main() {
         }
         next += 1;
     }
-    let hex: String = hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     println!("cargo::rustc-env=MEASURES={hex}");
     println!("cargo::rustc-env=MEASURES_CRATES={}", crates.join(" "));
 }
@@ -45,9 +41,7 @@ fn add(hash: &mut Sha256, all: &Path, path: &str) {
     if full.is_dir() {
         let entries = fs::read_dir(&full).expect("a readable folder");
         let names = entries.map(|entry| entry.expect("a readable entry").file_name());
-        let mut names: Vec<_> = names
-            .map(|name| name.into_string().expect("UTF-8"))
-            .collect();
+        let mut names: Vec<_> = names.map(|name| name.into_string().expect("UTF-8")).collect();
         names.sort();
         for name in names {
             add(hash, all, &format!("{path}/{name}"));

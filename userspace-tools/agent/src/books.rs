@@ -186,9 +186,7 @@ impl Node {
         };
         let taken: u64 = devices().map(taken).sum();
         let hooks = self.devices.iter();
-        let dropped: u64 = hooks
-            .map(|device| self.dropped_at_hooks(device.index))
-            .sum();
+        let dropped: u64 = hooks.map(|device| self.dropped_at_hooks(device.index)).sum();
         let given = self.ip("OutTransmits");
         received - self.ip("InReceives") + given - taken as i64 - dropped as i64
     }
@@ -219,10 +217,8 @@ impl Books {
             None => Node::read(network, node).map(Some),
         };
         let read = network.inside_each(nodes, read)?;
-        let Some(fabric) = read
-            .iter()
-            .position(Option::is_none)
-            .and_then(|node| network.fabric(node))
+        let Some(fabric) =
+            read.iter().position(Option::is_none).and_then(|node| network.fabric(node))
         else {
             return Ok(Self(read.into_iter().flatten().collect()));
         };
@@ -248,9 +244,7 @@ impl Books {
         };
         let of_switches: Vec<_> = switches.iter().enumerate().map(of_switch).collect();
         let nodes = read.into_iter().zip(of_switches);
-        Ok(Self(
-            nodes.filter_map(|(host, switch)| host.or(switch)).collect(),
-        ))
+        Ok(Self(nodes.filter_map(|(host, switch)| host.or(switch)).collect()))
     }
 
     /// Dropped packets by place and cause. `lost` is arrivals dropped by events, by node and device.
@@ -344,11 +338,7 @@ impl Node {
     /// Drops of a device's qdiscs: in its netem, its shaper, and the rest. A parent also counts its
     /// children's drops.
     fn shares(&self, device: u32) -> (u64, u64, u64) {
-        let qdiscs = || {
-            self.qdiscs
-                .iter()
-                .filter(|it| it.index == device && !is_hook(it))
-        };
+        let qdiscs = || self.qdiscs.iter().filter(|it| it.index == device && !is_hook(it));
         let own = |qdisc: &QdiscState| {
             let children = qdiscs().filter(|child| child.parent.major == qdisc.handle.major);
             let children = children.filter(|child| child.parent != Handle::ROOT);
@@ -380,12 +370,7 @@ fn imbalances(network: &Network, i: usize, node: &Node) -> Vec<Unbalanced> {
             });
         }
     };
-    compare(
-        "",
-        "the arrival at IP",
-        "delivery or forwarding",
-        node.lost_in_ip(),
-    );
+    compare("", "the arrival at IP", "delivery or forwarding", node.lost_in_ip());
     compare("", "IP's output", "the devices", node.lost_in_output());
     // GRO merges packets, large packets are split, and a qdisc counts each segment of a bundle.
     if network.offload() {
@@ -397,10 +382,7 @@ fn imbalances(network: &Network, i: usize, node: &Node) -> Vec<Unbalanced> {
         compare("", "the devices", "IP", node.lost_at_devices());
     }
     for device in &node.devices {
-        let Some(root) = node
-            .root(device.index)
-            .filter(|root| root.kind != "noqueue")
-        else {
+        let Some(root) = node.root(device.index).filter(|root| root.kind != "noqueue") else {
             continue;
         };
         let passed = device.tx_packets + device.tx_dropped;
@@ -462,10 +444,7 @@ mod tests {
                 tx_packets: 80,
                 ..Default::default()
             }],
-            counters: counters
-                .into_iter()
-                .map(|(name, n)| (name.to_owned(), n))
-                .collect(),
+            counters: counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
             qdiscs: vec![
                 qdisc("netem", 1, Handle::ROOT, (9, 1)),
                 qdisc("htb", 2, below(1), (7, 0)),
@@ -508,11 +487,7 @@ mod tests {
 
     #[test]
     fn error_counters_and_actions_account_for_packets() {
-        for name in [
-            "IpInHdrErrors",
-            "IpExtInNoRoutes",
-            "TcpExtIPReversePathFilter",
-        ] {
+        for name in ["IpInHdrErrors", "IpExtInNoRoutes", "TcpExtIPReversePathFilter"] {
             let mut node = router();
             let changed = [("IpInDelivers".to_owned(), 9), (name.to_owned(), 1)];
             node.counters.extend(changed);
@@ -520,8 +495,7 @@ mod tests {
         }
         let mut node = router();
         node.devices[0].rx_packets += 5;
-        node.qdiscs
-            .push(qdisc("clsact", 0xffff, Handle::CLSACT, (5, 0)));
+        node.qdiscs.push(qdisc("clsact", 0xffff, Handle::CLSACT, (5, 0)));
         assert_eq!(node.lost_at_devices(), 0);
         assert_eq!(node.dropped_at_hooks(PORT), 5);
     }
@@ -530,12 +504,8 @@ mod tests {
     fn dummy_and_vlan_devices_are_not_counted() {
         let mut node = router();
         node.devices[0].tx_packets -= 5;
-        let dummy = Device {
-            index: 9,
-            kind: DEAD_END.to_owned(),
-            tx_packets: 5,
-            ..Default::default()
-        };
+        let dummy =
+            Device { index: 9, kind: DEAD_END.to_owned(), tx_packets: 5, ..Default::default() };
         node.devices.push(dummy);
         assert_eq!(node.lost_at_devices(), 5);
         let vlan = Device {

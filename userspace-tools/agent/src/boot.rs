@@ -51,15 +51,7 @@ pub fn mount_filesystems() -> Result<()> {
     for &(kind, target, optional) in FILESYSTEMS {
         let mounted = fs::create_dir_all(target)
             .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)))
-            .and_then(|()| {
-                mount(
-                    Some(kind),
-                    target,
-                    Some(kind),
-                    MsFlags::empty(),
-                    None::<&str>,
-                )
-            });
+            .and_then(|()| mount(Some(kind), target, Some(kind), MsFlags::empty(), None::<&str>));
         match mounted {
             Err(_) if optional => {}
             other => other.with_context(|| format!("cannot mount {kind} on {target}"))?,
@@ -118,8 +110,7 @@ pub fn has_virtual_time() -> Result<bool> {
 }
 
 fn travels_in_time(line: &str) -> bool {
-    line.split_whitespace()
-        .any(|word| word == "time-travel" || word.starts_with("time-travel="))
+    line.split_whitespace().any(|word| word == "time-travel" || word.starts_with("time-travel="))
 }
 
 fn argument<'a>(line: &'a str, key: &str) -> Option<&'a str> {
@@ -163,18 +154,12 @@ pub fn load_modules(names: &[String]) -> Result<()> {
             continue;
         }
         let Some(path) = find_module(&root, &key) else {
-            bail!(
-                "no {name}.ko under {}: build it with `make modules`",
-                root.display()
-            );
+            bail!("no {name}.ko under {}: build it with `make modules`", root.display());
         };
         let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         match finit_module(&file, c"", ModuleInitFlags::empty()) {
             Ok(()) | Err(Errno::EEXIST) => {}
-            Err(e) => bail!(
-                "cannot load {}: {e}; see the guest's console",
-                path.display()
-            ),
+            Err(e) => bail!("cannot load {}: {e}; see the guest's console", path.display()),
         }
     }
     Ok(())

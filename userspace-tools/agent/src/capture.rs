@@ -51,9 +51,7 @@ impl Capture {
             true => vec![accept(HEAD_BYTES)],
             false => tcp_heads().into(),
         };
-        socket
-            .attach_filter(&filter)
-            .context("cannot attach the filter")?;
+        socket.attach_filter(&filter).context("cannot attach the filter")?;
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_packet_option(&socket, libc::PACKET_VERSION, &version).context("PACKET_VERSION")?;
         let ring = Ring::new(&socket, frames)?;
@@ -142,11 +140,7 @@ impl Ring {
         // SAFETY: the mapping just made; if mmap failed, this fails, too.
         unsafe { libc::madvise(address, bytes, libc::MADV_DONTFORK) };
         match NonNull::new(address.cast()) {
-            Some(memory) if address != libc::MAP_FAILED => Ok(Self {
-                memory,
-                frames,
-                next: 0,
-            }),
+            Some(memory) if address != libc::MAP_FAILED => Ok(Self { memory, frames, next: 0 }),
             _ => Err(io::Error::last_os_error()).context("cannot map the ring"),
         }
     }
@@ -234,10 +228,7 @@ fn bind(socket: &Socket, index: u32) -> io::Result<()> {
 }
 
 fn statistics(socket: &Socket) -> io::Result<libc::tpacket_stats> {
-    let mut statistics = libc::tpacket_stats {
-        tp_packets: 0,
-        tp_drops: 0,
-    };
+    let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = mem::size_of_val(&statistics) as libc::socklen_t;
     // SAFETY: the pointer and the length are those of `statistics`, which is plain data.
     let result = unsafe {

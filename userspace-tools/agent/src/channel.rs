@@ -78,14 +78,8 @@ fn mount_host_directory(host_path: &str) -> Result<PathBuf> {
         bail!("xdc.out=hostfs:{host_path} must be an absolute path");
     };
     fs::create_dir_all("/host")?;
-    mount(
-        Some("none"),
-        "/host",
-        Some("hostfs"),
-        MsFlags::empty(),
-        Some(directory),
-    )
-    .with_context(|| format!("cannot mount the host's {directory}"))?;
+    mount(Some("none"), "/host", Some("hostfs"), MsFlags::empty(), Some(directory))
+        .with_context(|| format!("cannot mount the host's {directory}"))?;
     Ok(PathBuf::from("/host").join(file))
 }
 
@@ -93,11 +87,7 @@ fn mount_host_directory(host_path: &str) -> Result<PathBuf> {
 fn find_port(name: &str) -> Result<PathBuf> {
     let mut waited = Duration::ZERO;
     loop {
-        for entry in fs::read_dir("/sys/class/virtio-ports")
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
+        for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten().flatten() {
             let label = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
             if label.trim() == name {
                 return Ok(PathBuf::from("/dev").join(entry.file_name()));

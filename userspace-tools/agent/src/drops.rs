@@ -81,19 +81,12 @@ impl Drops {
             exit(),
         ];
         let program = load(Kind::Classifier, &program)?;
-        Ok(Self {
-            program,
-            state,
-            places,
-        })
+        Ok(Self { program, state, places })
     }
 
     /// Attaches the program to a device's ingress.
     pub fn attach(&self, index: u32) -> [Request; 2] {
-        [
-            qdisc::clsact(index),
-            Place::ingress(index).add("drops", self.program.as_raw_fd()),
-        ]
+        [qdisc::clsact(index), Place::ingress(index).add("drops", self.program.as_raw_fd())]
     }
 
     /// Draws new positions: `ppm` is the blocks per million that lose one, two and three of ten packets.
@@ -144,29 +137,18 @@ mod tests {
         let mut counts = [0u32; 4];
         let blocks = places.last().unwrap().div_ceil(BurstLoss::BLOCK);
         let mut of_block = vec![0usize; blocks as usize];
-        places
-            .iter()
-            .for_each(|n| of_block[((n - 1) / BurstLoss::BLOCK) as usize] += 1);
+        places.iter().for_each(|n| of_block[((n - 1) / BurstLoss::BLOCK) as usize] += 1);
         of_block.iter().for_each(|&n| counts[n] += 1);
         for (n, ppm) in ppm.into_iter().enumerate() {
             let wanted = f64::from(ppm) * blocks as f64 / 1e6;
             let got = f64::from(counts[n + 1]);
-            assert!(
-                (got - wanted).abs() < 4.0 * wanted.sqrt(),
-                "{n}: {got}, {wanted}"
-            );
+            assert!((got - wanted).abs() < 4.0 * wanted.sqrt(), "{n}: {got}, {wanted}");
         }
         // Positions are uniformly distributed.
         let mut at = [0u32; 10];
-        places
-            .iter()
-            .for_each(|n| at[((n - 1) % BurstLoss::BLOCK) as usize] += 1);
+        places.iter().for_each(|n| at[((n - 1) % BurstLoss::BLOCK) as usize] += 1);
         let mean = places.len() as f64 / 10.0;
-        assert!(
-            at.iter()
-                .all(|&n| (f64::from(n) - mean).abs() < 5.0 * mean.sqrt()),
-            "{at:?}"
-        );
+        assert!(at.iter().all(|&n| (f64::from(n) - mean).abs() < 5.0 * mean.sqrt()), "{at:?}");
     }
 
     #[test]

@@ -21,9 +21,7 @@ const MAX_COUNTERS: u32 = 256;
 pub fn join_received(device: &str) -> Result<()> {
     // struct ethtool_value
     let mut request = words(&[ETHTOOL_SGRO, 1]);
-    Ethtool::open()?
-        .ask(device, &mut request)
-        .with_context(|| format!("GRO of {device}"))
+    Ethtool::open()?.ask(device, &mut request).with_context(|| format!("GRO of {device}"))
 }
 
 /// Socket for ethtool requests.
@@ -63,10 +61,7 @@ impl Ethtool {
         request.resize(fixed + count * size_of::<u64>(), 0);
         self.ask(device, &mut request)?;
         let (values, _) = request[fixed..].as_chunks();
-        Ok(values
-            .iter()
-            .map(|&value| u64::from_ne_bytes(value))
-            .collect())
+        Ok(values.iter().map(|&value| u64::from_ne_bytes(value)).collect())
     }
 
     /// Sends a request; `request` must have room for the answer.

@@ -36,10 +36,7 @@ impl Fabric {
     /// Creates the switches of a topology in the current namespace.
     pub fn build(layout: &Layout, topology: &Topology) -> Result<Self> {
         let (mut switches, mut devices) = (Vec::new(), HashMap::new());
-        let mut size = Size {
-            first_host: FIRST_HOST,
-            ..Size::default()
-        };
+        let mut size = Size { first_host: FIRST_HOST, ..Size::default() };
         for (i, node) in layout.nodes.iter().enumerate() {
             if node.router {
                 switches.push(Some((size.switches, size.ports)));
@@ -79,15 +76,8 @@ impl Fabric {
         };
         for (i, node) in layout.nodes.iter().enumerate().filter(|(_, it)| it.router) {
             for port in &node.ports {
-                this.apply(
-                    layout,
-                    (i, port),
-                    port.egress,
-                    &Faults::default(),
-                    None,
-                    true,
-                )
-                .with_context(|| format!("the port of {} to {}", node.name, port.name))?;
+                this.apply(layout, (i, port), port.egress, &Faults::default(), None, true)
+                    .with_context(|| format!("the port of {} to {}", node.name, port.name))?;
             }
         }
         this.set_tables(layout, topology)?;
@@ -123,9 +113,7 @@ impl Fabric {
                 }
             }
             let mut network = self.network.borrow_mut();
-            network
-                .set_switch(&switch)
-                .context(layout.nodes[i].name.to_owned())?;
+            network.set_switch(&switch).context(layout.nodes[i].name.to_owned())?;
         }
         Ok(())
     }
@@ -233,10 +221,7 @@ impl Fabric {
             let (Some(own), Some(&switch)) = (own, switch) else {
                 bail!("the fabric has fewer ports than the topology");
             };
-            Ok(Some(SwitchBooks {
-                ports: own.to_vec(),
-                switch,
-            }))
+            Ok(Some(SwitchBooks { ports: own.to_vec(), switch }))
         });
         books.collect()
     }

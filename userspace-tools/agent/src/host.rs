@@ -213,12 +213,7 @@ pub fn main() -> Option<ExitCode> {
 
 fn supervise(plan: &str, messages: &str, parent: Pid) -> Result<ExitCode> {
     let mut signals = SigSet::empty();
-    for signal in [
-        Signal::SIGTERM,
-        Signal::SIGINT,
-        Signal::SIGHUP,
-        Signal::SIGCHLD,
-    ] {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGCHLD] {
         signals.add(signal);
     }
     // Block signals first, so that the parent-death signal is not lost.
@@ -272,11 +267,7 @@ fn start_worker(files: &Files, instance: &str, parent: Pid) -> Result<Child> {
         fcntl(file, FcntlArg::F_SETFD(FdFlag::empty())).context("fcntl")?;
         command.arg(file.as_raw_fd().to_string());
     }
-    command
-        .arg(instance)
-        .stdin(Stdio::piped())
-        .spawn()
-        .context("cannot start the worker")
+    command.arg(instance).stdin(Stdio::piped()).spawn().context("cannot start the worker")
 }
 
 fn wait_for(worker: &mut Child, signals: &SigSet) -> Result<ExitCode> {
@@ -297,9 +288,7 @@ fn wait_for(worker: &mut Child, signals: &SigSet) -> Result<ExitCode> {
 /// Reads the plan. The worker shares the supervisor's file offset.
 fn read_plan(mut file: &File) -> Result<Plan> {
     let mut text = String::new();
-    file.rewind()
-        .and_then(|()| file.read_to_string(&mut text))
-        .context("cannot read the plan")?;
+    file.rewind().and_then(|()| file.read_to_string(&mut text)).context("cannot read the plan")?;
     parse_plan(&text)
 }
 
@@ -399,19 +388,10 @@ fn work(plan: &str, messages: &str, instance: &str) -> Result<()> {
 }
 
 fn experiment(plan: &File, channel: &mut Channel) -> Result<()> {
-    channel.send(&Message::Hello {
-        version: VERSION,
-        kernel: boot::kernel_release()?,
-    })?;
+    channel.send(&Message::Hello { version: VERSION, kernel: boot::kernel_release()? })?;
     let plan = read_plan(plan)?;
-    ensure!(
-        plan.parameters.is_empty(),
-        "module parameters are global: they need a guest"
-    );
-    ensure!(
-        plan.bpf.is_empty(),
-        "BPF congestion controls are global: they need a guest"
-    );
+    ensure!(plan.parameters.is_empty(), "module parameters are global: they need a guest");
+    ensure!(plan.bpf.is_empty(), "BPF congestion controls are global: they need a guest");
     // Before any module is loaded or namespace created.
     let shared = match &plan.job {
         Job::Run(run) => shared_sysctls(run)?,
@@ -516,14 +496,7 @@ mod tests {
                 "tcp_usec_ts": false, "quickack": false}}}}}}"#
         );
         let names = brought_in(&parse_plan(&text).unwrap());
-        for name in [
-            "sch_phantom",
-            "snd_aloop",
-            "tcp_bbr",
-            "veth",
-            "tcp_hybla",
-            "tcp_vegas",
-        ] {
+        for name in ["sch_phantom", "snd_aloop", "tcp_bbr", "veth", "tcp_hybla", "tcp_vegas"] {
             assert!(names.contains(name), "{name}");
         }
         assert!(!names.contains("tcp_cubic"));
@@ -549,11 +522,7 @@ mod tests {
             fs::write(&path, damaged).unwrap();
             assert!(Changes::load(&path).is_err(), "{damaged}");
         }
-        fs::write(
-            &path,
-            r#"{"modules": [], "before": [], "instance": "../events"}"#,
-        )
-        .unwrap();
+        fs::write(&path, r#"{"modules": [], "before": [], "instance": "../events"}"#).unwrap();
         assert!(Changes::load(&path).is_err());
         fs::remove_dir_all(&dir).unwrap();
     }

@@ -229,10 +229,7 @@ impl<'a> Layout<'a> {
 
     /// Index of the node with this name.
     pub fn node(&self, name: &str) -> Result<usize> {
-        self.by_name
-            .get(name)
-            .copied()
-            .with_context(|| format!("the topology has no node {name}"))
+        self.by_name.get(name).copied().with_context(|| format!("the topology has no node {name}"))
     }
 
     /// The port of `node` with this name: its neighbor's, or `NEIGHBOUR.1` and so on for parallel links.
@@ -254,13 +251,8 @@ pub mod tests {
     use xdc_proto::{Link, Node};
 
     pub fn topology(nodes: &[(&str, bool)], links: &[(&str, &str)]) -> Topology {
-        let direction = Direction {
-            rate_bps: 0,
-            delay_ns: 0,
-            queue: None,
-            faults: None,
-            policer: None,
-        };
+        let direction =
+            Direction { rate_bps: 0, delay_ns: 0, queue: None, faults: None, policer: None };
         Topology {
             of_hosts: Vec::new(),
             nodes: nodes
@@ -320,11 +312,8 @@ pub mod tests {
         let address = layout.ip(layout.nodes[1].own_address);
         assert_eq!(address.to_string(), "fd00::a01:1");
         assert_eq!((layout.prefix_len(0), layout.prefix_len(32)), (96, 128));
-        let ends: Vec<_> = layout
-            .nodes
-            .iter()
-            .flat_map(|node| node.ports.iter().map(Port::link_local))
-            .collect();
+        let ends: Vec<_> =
+            layout.nodes.iter().flat_map(|node| node.ports.iter().map(Port::link_local)).collect();
         assert_eq!(ends[0].to_string(), "fe80::1:0");
         let different: std::collections::BTreeSet<_> = ends.iter().collect();
         assert_eq!(different.len(), 4);
@@ -332,18 +321,10 @@ pub mod tests {
 
     #[test]
     fn ports_towards_racks_share_one_mac() {
-        let nodes = [
-            ("h", false),
-            ("t0", true),
-            ("t1", true),
-            ("e", true),
-            ("o", true),
-        ];
+        let nodes = [("h", false), ("t0", true), ("t1", true), ("e", true), ("o", true)];
         let mut topology = topology(&nodes, &[("h", "t0"), ("t0", "e"), ("t1", "e")]);
-        let rack = |switch: &str| xdc_proto::Rack {
-            switch: switch.to_owned(),
-            ..Default::default()
-        };
+        let rack =
+            |switch: &str| xdc_proto::Rack { switch: switch.to_owned(), ..Default::default() };
         topology.rotor = Some(xdc_proto::Rotor {
             packet: "e".to_owned(),
             racks: vec![rack("t0"), rack("t1")],

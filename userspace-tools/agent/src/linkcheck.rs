@@ -40,10 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub fn check(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<()> {
     let busy_ns = busy_ns(&run.topology);
     for flow in sample(&run.flows) {
-        let (src, dst) = (
-            network.layout.node(&flow.src)?,
-            network.layout.node(&flow.dst)?,
-        );
+        let (src, dst) = (network.layout.node(&flow.src)?, network.layout.node(&flow.dst)?);
         let rtt_ns = probe(network, run, (src, dst), flow.base_rtt_us, busy_ns)
             .with_context(|| format!("the path from {} to {} does not work", flow.src, flow.dst))?;
         channel.send(&Message::LinkCheck {
@@ -72,10 +69,8 @@ fn busy_ns(topology: &Topology) -> u64 {
 /// evenly from the list.
 fn sample(flows: &[Flow]) -> Vec<&Flow> {
     let mut seen = BTreeSet::new();
-    let paths: Vec<&Flow> = flows
-        .iter()
-        .filter(|flow| seen.insert((&flow.src, &flow.dst)))
-        .collect();
+    let paths: Vec<&Flow> =
+        flows.iter().filter(|flow| seen.insert((&flow.src, &flow.dst))).collect();
     if paths.len() <= MAX_PATHS {
         return paths;
     }
@@ -104,11 +99,7 @@ fn probe(
     busy_ns: u64,
 ) -> Result<u64> {
     let patience = PATIENCE + Duration::from_nanos((base_rtt_us * 1e3) as u64);
-    let open = |node| {
-        network.inside(node, || {
-            socket::open_probe(network.address(node)?, patience)
-        })
-    };
+    let open = |node| network.inside(node, || socket::open_probe(network.address(node)?, patience));
     let (near, far) = (open(src)?, open(dst)?);
     let mtu = |node: usize| network.layout.nodes[node].ports[0].mtu;
     let headers = run.topology.ip_header_bytes() + UDP_BYTES;
@@ -129,14 +120,9 @@ fn probe(
 
 /// Sends one packet; returns the time until its arrival, ns.
 fn one_way(from: &Socket, to: &Socket, address: IpAddr, payload: &[u8]) -> Result<u64> {
-    let port = to
-        .local_addr()?
-        .as_socket()
-        .context("the probe's socket has no port")?
-        .port();
+    let port = to.local_addr()?.as_socket().context("the probe's socket has no port")?.port();
     let sent_ns = nanoseconds(clock_gettime(ClockId::CLOCK_REALTIME)?);
-    from.send_to(payload, &SocketAddr::new(address, port).into())
-        .context("cannot send a probe")?;
+    from.send_to(payload, &SocketAddr::new(address, port).into()).context("cannot send a probe")?;
 
     let mut buffer = [0; 1];
     let mut vector = [IoSliceMut::new(&mut buffer)];
@@ -167,12 +153,7 @@ mod tests {
     use super::*;
 
     fn flow(src: usize, base_rtt_us: f64) -> Flow {
-        Flow {
-            src: format!("a{src}"),
-            dst: "b".to_owned(),
-            base_rtt_us,
-            ..Flow::default()
-        }
+        Flow { src: format!("a{src}"), dst: "b".to_owned(), base_rtt_us, ..Flow::default() }
     }
 
     #[test]
@@ -191,12 +172,7 @@ mod tests {
             ab: direction(rate_bps, is_queue),
             ba: direction(1_000_000_000, true),
         };
-        let busy = |links| {
-            busy_ns(&Topology {
-                links,
-                ..Topology::default()
-            })
-        };
+        let busy = |links| busy_ns(&Topology { links, ..Topology::default() });
         assert_eq!(busy(vec![link(100_000_000, true)]), 120_000);
         // A wire without a queue has its serialization in the RTT.
         assert_eq!(busy(vec![link(100_000_000, false)]), 12_000);
@@ -211,9 +187,8 @@ mod tests {
 
     #[test]
     fn every_base_rtt_of_many_paths_is_probed() {
-        let flows: Vec<Flow> = (0..500)
-            .map(|i| flow(i, if i == 499 { 2000.0 } else { 14.0 }))
-            .collect();
+        let flows: Vec<Flow> =
+            (0..500).map(|i| flow(i, if i == 499 { 2000.0 } else { 14.0 })).collect();
         let sample = sample(&flows);
         assert_eq!(sample.len(), MAX_PATHS);
         assert!(sample.iter().any(|flow| flow.base_rtt_us == 2000.0));

@@ -78,19 +78,14 @@ fn guarded(channel: &mut Channel, work: impl FnOnce(&mut Channel) -> Result<()>)
     let outcome = catch_unwind(AssertUnwindSafe(|| work(channel)))
         .unwrap_or_else(|_| bail!("the agent panicked; its message is on the console"));
     if let Err(error) = &outcome {
-        channel.send(&Message::Error {
-            what: format!("{error:#}"),
-        })?;
+        channel.send(&Message::Error { what: format!("{error:#}") })?;
     }
     channel.flush()?;
     Ok(outcome.is_ok())
 }
 
 fn work(channel: &mut Channel) -> Result<()> {
-    channel.send(&Message::Hello {
-        version: VERSION,
-        kernel: boot::kernel_release()?,
-    })?;
+    channel.send(&Message::Hello { version: VERSION, kernel: boot::kernel_release()? })?;
     let plan = fs::read_to_string(PLAN)
         .with_context(|| format!("cannot read {PLAN}: the initramfs must contain it"))?;
     let plan = parse_plan(&plan)?;
@@ -109,12 +104,7 @@ fn work(channel: &mut Channel) -> Result<()> {
             shell::run(&network, &run)?;
             0
         }
-        Job::Selftest {
-            tests,
-            long,
-            arguments,
-            root,
-        } => {
+        Job::Selftest { tests, long, arguments, root } => {
             if root.is_some() {
                 root::enter()?;
             }
@@ -133,10 +123,7 @@ fn traffic_of(run: &RunPlan, place: &Place, channel: &mut Channel) -> Result<u64
     let free_bytes = boot::free_memory_bytes()?;
     let network = Network::build(&run.topology, place)?;
     let taken_bytes = free_bytes.saturating_sub(boot::free_memory_bytes()?);
-    channel.send(&Message::Network(NetworkSize {
-        memory_bytes: taken_bytes,
-        ..network.size()
-    }))?;
+    channel.send(&Message::Network(NetworkSize { memory_bytes: taken_bytes, ..network.size() }))?;
     programs::set_up(&network)?;
     boot::wait_for_fine_timers()?;
     linkcheck::check(&network, run, channel)?;
@@ -173,10 +160,7 @@ mod tests {
                 r#"{{"version": {VERSION}, "modules": ["veth", "{name}"], "job": {{"kind": "probe"}}}}"#
             );
             let error = parse_plan(&text).unwrap_err().to_string();
-            assert!(
-                error.contains("not a valid name of a kernel module"),
-                "{error}"
-            );
+            assert!(error.contains("not a valid name of a kernel module"), "{error}");
         }
     }
 

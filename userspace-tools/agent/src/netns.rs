@@ -42,23 +42,14 @@ impl Netns {
         let path = Path::new(NAMES).join(name);
         fs::create_dir_all(NAMES)?;
         File::create(&path)?;
-        mount(
-            Some(OWN),
-            &path,
-            None::<&str>,
-            MsFlags::MS_BIND,
-            None::<&str>,
-        )
-        .with_context(|| format!("cannot name the network namespace {name}"))?;
+        mount(Some(OWN), &path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+            .with_context(|| format!("cannot name the network namespace {name}"))?;
         Ok(netns)
     }
 
     /// Inode number, the namespace's id in kernel tracepoints and `ls -i`.
     pub fn inode(&self) -> Result<u64> {
-        let metadata = self
-            .0
-            .metadata()
-            .context("cannot ask a network namespace")?;
+        let metadata = self.0.metadata().context("cannot ask a network namespace")?;
         Ok(metadata.ino())
     }
 

@@ -177,12 +177,7 @@ impl<'a> Network<'a> {
             }
         }
         initial.enter()?;
-        for ((name, value), _) in topology
-            .sysctls
-            .iter()
-            .zip(known)
-            .filter(|(_, known)| !known)
-        {
+        for ((name, value), _) in topology.sysctls.iter().zip(known).filter(|(_, known)| !known) {
             match place {
                 Place::Host { shared } if shared.contains(name) => eprintln!(
                     "xdc-agent: {name} is global on this machine and keeps its value (a guest has {value})"
@@ -220,9 +215,7 @@ impl<'a> Network<'a> {
         };
         // All links first: a route needs its device, and the device its peer, to be up.
         for (i, connection) in connections.iter_mut().enumerate() {
-            connection
-                .batch(network.links(i))
-                .context(network.name(i))?;
+            connection.batch(network.links(i)).context(network.name(i))?;
         }
         if let Some(rotor) = &topology.rotor {
             let circuits = Circuits::build(rotor, &network, &mut connections);
@@ -236,11 +229,8 @@ impl<'a> Network<'a> {
             }
             let ports = &network.layout.nodes[i].ports;
             if topology.offload {
-                let receive = || {
-                    ports
-                        .iter()
-                        .try_for_each(|port| ethtool::join_received(&port.name))
-                };
+                let receive =
+                    || ports.iter().try_for_each(|port| ethtool::join_received(&port.name));
                 network.inside(i, receive).context(network.name(i))?;
             }
             let mut batch = TcBatch::default();
@@ -257,9 +247,7 @@ impl<'a> Network<'a> {
                 let by_program = node.spray && network.fabric.is_none();
                 let ports = node.ports.iter().filter(|_| by_program);
                 let attachments = ports.flat_map(|port| spray.attach(port.index));
-                connection
-                    .batch(attachments)
-                    .with_context(|| format!("node {}", node.name))?;
+                connection.batch(attachments).with_context(|| format!("node {}", node.name))?;
             }
         }
         let routes = routes::of(&network.layout, topology.ecmp);
@@ -267,14 +255,11 @@ impl<'a> Network<'a> {
             if network.is_switch(i) {
                 continue;
             }
-            let routes = routes[i]
-                .iter()
-                .map(|route| network.route(i, route, &metrics(i, route.across)));
+            let routes =
+                routes[i].iter().map(|route| network.route(i, route, &metrics(i, route.across)));
             connection.batch(routes).context(network.name(i))?;
             for ports in network.layout.nodes[i].ports.chunks(SETTLED_AT_ONCE) {
-                let queries = ports
-                    .iter()
-                    .map(|port| link::settle(&port.name, port.index));
+                let queries = ports.iter().map(|port| link::settle(&port.name, port.index));
                 connection.batch(queries).context(network.name(i))?;
             }
         }
@@ -460,11 +445,7 @@ impl<'a> Network<'a> {
         };
         let shaper = |handle, kind, options| Qdisc {
             index: port.index,
-            parent: if kind == "htb" {
-                CHILD
-            } else {
-                below(&wires(port.index, direction, None))
-            },
+            parent: if kind == "htb" { CHILD } else { below(&wires(port.index, direction, None)) },
             handle,
             kind,
             options,
@@ -474,9 +455,7 @@ impl<'a> Network<'a> {
                 rate_bytes_per_s: Some(direction.rate_bps / 8),
                 ..Default::default()
             };
-            return Ok(Some(
-                shaper(CHILD, phantom::KIND, options.encode()).change(),
-            ));
+            return Ok(Some(shaper(CHILD, phantom::KIND, options.encode()).change()));
         }
         let options = qdisc::htb_class(direction.rate_bps, htb_burst_ns(direction));
         Ok(Some(shaper(class_of(CHILD), "htb", options).change_class()))

@@ -45,10 +45,7 @@ fn command(network: &Network, node: usize, text: &str) -> Command {
     }
     for host in &network.layout.nodes {
         if let Some(address) = host.host_address() {
-            command.env(
-                host.name.replace('-', "_"),
-                network.layout.ip(address).to_string(),
-            );
+            command.env(host.name.replace('-', "_"), network.layout.ip(address).to_string());
         }
     }
     command
@@ -59,9 +56,7 @@ pub fn set_up(network: &Network) -> Result<()> {
     for (i, node) in network.layout.nodes.iter().enumerate() {
         for text in node.setup {
             let output = network
-                .inside(i, || {
-                    command(network, i, text).output().context("cannot run sh")
-                })
+                .inside(i, || command(network, i, text).output().context("cannot run sh"))
                 .with_context(|| format!("setup of {}", node.name))?;
             if !output.status.success() {
                 let said = [output.stdout, output.stderr].concat();
@@ -144,10 +139,7 @@ impl Running {
                 end -= 1;
             }
             let (chunk, more) = rest.split_at(end);
-            channel.send(&Message::Output {
-                program,
-                text: chunk.to_owned(),
-            })?;
+            channel.send(&Message::Output { program, text: chunk.to_owned() })?;
             rest = more;
         }
         let (errors, _) = read(&mut self.stderr)?;
@@ -188,10 +180,7 @@ fn told(status: ExitStatus) -> String {
 }
 
 fn last_lines(text: &str) -> String {
-    let lines: Vec<_> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
 }
 

@@ -81,22 +81,10 @@ fn mount_share(target: &Path) -> Result<()> {
     let read_only = MsFlags::MS_RDONLY;
     let mounted = if out.starts_with("hostfs:") {
         let folder = format!("/{ROOT_SHARE}");
-        mount(
-            Some("none"),
-            target,
-            Some("hostfs"),
-            read_only,
-            Some(folder.as_str()),
-        )
+        mount(Some("none"), target, Some("hostfs"), read_only, Some(folder.as_str()))
     } else {
         let options = format!("trans=virtio,version=9p2000.L,cache=loose,msize={MESSAGE_BYTES}");
-        mount(
-            Some(ROOT_SHARE),
-            target,
-            Some("9p"),
-            read_only,
-            Some(options.as_str()),
-        )
+        mount(Some(ROOT_SHARE), target, Some("9p"), read_only, Some(options.as_str()))
     };
     mounted.context("cannot mount the folder of the host")
 }
@@ -107,14 +95,8 @@ fn mount_kind(kind: &str, target: &Path, options: Option<&str>) -> Result<()> {
 }
 
 fn bind(from: &Path, to: &Path, flags: MsFlags) -> Result<()> {
-    mount(
-        Some(from),
-        to,
-        None::<&str>,
-        MsFlags::MS_BIND | flags,
-        None::<&str>,
-    )
-    .with_context(|| format!("cannot show {} at {}", from.display(), to.display()))
+    mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | flags, None::<&str>)
+        .with_context(|| format!("cannot show {} at {}", from.display(), to.display()))
 }
 
 /// Our tc plugins in the initramfs, and their place in the new root: beside the tables of its tc.

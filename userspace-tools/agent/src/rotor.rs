@@ -35,16 +35,8 @@ pub struct Uplink {
     queue_mapping: u16,
 }
 
-pub const PACKET_UPLINK: Uplink = Uplink {
-    name: "eps",
-    index: 1_000_000,
-    queue_mapping: 1,
-};
-const CIRCUIT_UPLINK: Uplink = Uplink {
-    name: "ocs",
-    index: 1_000_001,
-    queue_mapping: 2,
-};
+pub const PACKET_UPLINK: Uplink = Uplink { name: "eps", index: 1_000_000, queue_mapping: 1 };
+const CIRCUIT_UPLINK: Uplink = Uplink { name: "ocs", index: 1_000_001, queue_mapping: 2 };
 
 impl Uplink {
     /// Name and index.
@@ -111,12 +103,7 @@ impl Circuits {
             let bond = ports.find(|port| port.rack.is_some());
             let bond = bond.with_context(|| format!("{} has no uplink", own.switch))?;
             let (name, uplink) = CIRCUIT_UPLINK.named();
-            let near = VethEnd {
-                name,
-                index: uplink,
-                mac: bond.mac,
-                netns: None,
-            };
+            let near = VethEnd { name, index: uplink, mac: bond.mac, netns: None };
             let far = VethEnd {
                 name: own.switch.clone(),
                 index,
@@ -129,16 +116,9 @@ impl Circuits {
             ];
             for uplink in [PACKET_UPLINK, CIRCUIT_UPLINK] {
                 let (name, device) = uplink.named();
-                requests.extend(link::join_bond(
-                    &name,
-                    device,
-                    bond.index,
-                    uplink.queue_mapping,
-                ));
+                requests.extend(link::join_bond(&name, device, bond.index, uplink.queue_mapping));
             }
-            connections[node]
-                .batch(requests)
-                .context(own.switch.clone())?;
+            connections[node].batch(requests).context(own.switch.clone())?;
             let program = switch.program(rack)?;
             connections[center].batch([
                 link::set_up(&own.switch, index),
@@ -174,10 +154,7 @@ impl Circuits {
             let queries = uplinks.map(|(name, index)| link::settle(&name, index));
             connections[node].batch(queries)?;
         }
-        let names = self
-            .racks
-            .iter()
-            .map(|&node| network.layout.nodes[node].name);
+        let names = self.racks.iter().map(|&node| network.layout.nodes[node].name);
         let far: Vec<_> = (FIRST_INDEX..).zip(names).collect();
         for ports in far.chunks(SETTLED_AT_ONCE) {
             let queries = ports.iter().map(|(index, name)| link::settle(name, *index));
@@ -228,10 +205,8 @@ impl Circuits {
 
     /// Counters since the network was built.
     pub fn counted(&self, network: &Network, origin_ns: u64) -> Result<Counted> {
-        let mut counted = Counted {
-            base_ns: self.base_ns as i64 - origin_ns as i64,
-            ..Default::default()
-        };
+        let mut counted =
+            Counted { base_ns: self.base_ns as i64 - origin_ns as i64, ..Default::default() };
         let racks = self.racks.len() as u32;
         for from in 0..racks {
             for to in 0..racks {

@@ -151,12 +151,7 @@ impl Table {
         if !inherited.is_some_and(|way| trie.candidates.contains(&way)) {
             chosen = Some(first);
             let (ports, across) = self.ways[first].clone();
-            routes.push(Route {
-                network: Ipv4Addr::from_bits(network),
-                prefix_len,
-                ports,
-                across,
-            });
+            routes.push(Route { network: Ipv4Addr::from_bits(network), prefix_len, ports, across });
         }
         if let Some(halves) = &trie.halves {
             let upper = network | 1 << (31 - prefix_len);
@@ -180,10 +175,7 @@ impl Trie {
         let ways = hosts.iter().map(|&(_, way)| way);
         let first = ways.clone().next();
         if first.is_none_or(|first| ways.clone().all(|way| way == first)) {
-            return Self {
-                candidates: first.into_iter().collect(),
-                halves: None,
-            };
+            return Self { candidates: first.into_iter().collect(), halves: None };
         }
         let bit = 1 << (31 - prefix_len);
         let middle = hosts.partition_point(|&(address, _)| address & bit == 0);
@@ -300,21 +292,8 @@ mod tests {
     fn the_shortest_path_wins_and_the_first_link_among_equals() {
         // a - r - s - b, and a longer path over t; two links between r and s.
         let topology = topology(
-            &[
-                ("a", false),
-                ("b", false),
-                ("r", true),
-                ("s", true),
-                ("t", true),
-            ],
-            &[
-                ("a", "r"),
-                ("r", "t"),
-                ("t", "s"),
-                ("r", "s"),
-                ("r", "s"),
-                ("s", "b"),
-            ],
+            &[("a", false), ("b", false), ("r", true), ("s", true), ("t", true)],
+            &[("a", "r"), ("r", "t"), ("t", "s"), ("r", "s"), ("r", "s"), ("s", "b")],
         );
         let layout = Layout::new(&topology).unwrap();
         let host = |i: usize| layout.nodes[i].address().unwrap();
@@ -340,10 +319,8 @@ mod tests {
             node.site = u32::from(i >= 4);
         }
         assert_eq!(of(&Layout::new(&topology).unwrap(), true)[0].len(), 1);
-        topology.congctl = Some(xdc_proto::Congctl {
-            inside: "dctcp".to_owned(),
-            across: "bbr".to_owned(),
-        });
+        topology.congctl =
+            Some(xdc_proto::Congctl { inside: "dctcp".to_owned(), across: "bbr".to_owned() });
         let layout = Layout::new(&topology).unwrap();
         let routes = of(&layout, true);
         let host = |i: usize| layout.nodes[i].address().unwrap();

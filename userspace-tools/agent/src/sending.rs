@@ -101,11 +101,7 @@ fn send_last(socket: &Socket, payload: &File, bytes: u64) -> io::Result<()> {
 fn sleep_until(at_ns: u64) -> nix::Result<()> {
     let at = timespec(at_ns);
     loop {
-        match clock_nanosleep(
-            ClockId::CLOCK_MONOTONIC,
-            ClockNanosleepFlags::TIMER_ABSTIME,
-            &at,
-        ) {
+        match clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at) {
             Err(nix::Error::EINTR) => {}
             other => return other.map(drop),
         }
@@ -115,12 +111,7 @@ fn sleep_until(at_ns: u64) -> nix::Result<()> {
 fn send_payload(socket: &Socket, payload: &File, bytes: u64) -> nix::Result<()> {
     let mut unsent = bytes;
     while unsent > 0 {
-        let sent = sendfile(
-            socket,
-            payload,
-            Some(&mut 0),
-            unsent.min(SEND_BYTES) as usize,
-        )?;
+        let sent = sendfile(socket, payload, Some(&mut 0), unsent.min(SEND_BYTES) as usize)?;
         unsent -= sent as u64;
     }
     Ok(())

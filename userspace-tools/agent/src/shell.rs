@@ -123,9 +123,7 @@ fn choose(network: &Network, cc: &str) -> Result<()> {
         .context("cannot read the available congestion controls")?;
     sysctl::write("net.ipv4.tcp_allowed_congestion_control", available.trim())?;
     for node in 0..network.layout.nodes.len() {
-        network.inside(node, || {
-            sysctl::write("net.ipv4.tcp_congestion_control", cc).map(drop)
-        })?;
+        network.inside(node, || sysctl::write("net.ipv4.tcp_congestion_control", cc).map(drop))?;
     }
     Ok(())
 }
@@ -224,11 +222,7 @@ fn greeting(network: &Network, run: &RunPlan) -> String {
         );
     }
     if !run.flows.is_empty() {
-        let _ = writeln!(
-            text,
-            "flows: starts the scenario's {} flows.",
-            run.flows.len()
-        );
+        let _ = writeln!(text, "flows: starts the scenario's {} flows.", run.flows.len());
     }
     let _ = writeln!(
         text,

@@ -77,11 +77,6 @@ mod tests {
         let group = nix::unistd::getpgrp();
         let own = std::process::id();
         let lines = report(group);
-        assert!(
-            lines
-                .iter()
-                .any(|line| line.starts_with(&format!("task {own} ("))),
-            "{lines:?}"
-        );
+        assert!(lines.iter().any(|line| line.starts_with(&format!("task {own} ("))), "{lines:?}");
     }
 }

@@ -141,12 +141,9 @@ pub fn congestion_control(socket: &Socket) -> Result<String> {
 /// A UDP socket in the current namespace with kernel receive timestamps.
 pub fn open_probe(address: IpAddr, patience: Duration) -> Result<Socket> {
     let address = SocketAddr::new(address, 0);
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::DGRAM.cloexec(),
-        Some(Protocol::UDP),
-    )
-    .context("cannot open a UDP socket")?;
+    let socket =
+        Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(Protocol::UDP))
+            .context("cannot open a UDP socket")?;
     socket.set_read_timeout(Some(patience))?;
     set_option(&socket, libc::SO_TIMESTAMPNS, 1).context("cannot set SO_TIMESTAMPNS")?;
     socket.bind(&address.into())?;

@@ -36,9 +36,6 @@ impl Spray {
 
     /// Attaches the program to a device's ingress.
     pub fn attach(&self, index: u32) -> [Request; 2] {
-        [
-            qdisc::clsact(index),
-            Place::ingress(index).add("spray", self.0.as_raw_fd()),
-        ]
+        [qdisc::clsact(index), Place::ingress(index).add("spray", self.0.as_raw_fd())]
     }
 }

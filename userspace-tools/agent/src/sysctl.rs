@@ -33,10 +33,7 @@ pub fn exists(name: &str) -> Result<bool> {
 /// Opens a sysctl without creating or truncating it, confined to [`ROOT`].
 fn open(name: &str, flags: OFlag) -> Result<Option<OwnedFd>> {
     let path = sysctl_path(name);
-    ensure!(
-        path.is_some(),
-        "{name} is not a sysctl of a network namespace"
-    );
+    ensure!(path.is_some(), "{name} is not a sysctl of a network namespace");
     let root = File::open(ROOT).with_context(|| format!("cannot open {ROOT}"))?;
     let how = OpenHow::new()
         .flags(flags | OFlag::O_CLOEXEC)

@@ -40,15 +40,10 @@ impl Trace {
                 Some((event.clone(), format.ok()?))
             })
             .collect();
-        let trace = Self {
-            instance: instance(INSTANCE.get().map_or("xdc", String::as_str)),
-            formats,
-        };
+        let trace =
+            Self { instance: instance(INSTANCE.get().map_or("xdc", String::as_str)), formats };
         fs::create_dir(&trace.instance).with_context(|| {
-            format!(
-                "cannot make {}: mount tracefs there",
-                trace.instance.display()
-            )
+            format!("cannot make {}: mount tracefs there", trace.instance.display())
         })?;
         let processors = trace.processors()?.len().max(1);
         let each_kb = (BUFFER_KB / processors).max(LEAST_KB);
@@ -133,18 +128,13 @@ fn send_pages(path: &Path, channel: &mut Channel) -> Result<()> {
     let page_bytes = sysconf(SysconfVar::PAGE_SIZE)?.unwrap_or(4096);
     let mut page = vec![0; page_bytes as usize];
     // Non-blocking: tracing is off, so no event is added.
-    let mut pipe = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)?;
+    let mut pipe = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let cpu = processor(path);
     loop {
         match pipe.read(&mut page) {
             Ok(0) => return Ok(()),
-            Ok(bytes) => channel.send(&Message::TracePage {
-                cpu,
-                bytes: xdc_proto::to_hex(&page[..bytes]),
-            })?,
+            Ok(bytes) => channel
+                .send(&Message::TracePage { cpu, bytes: xdc_proto::to_hex(&page[..bytes]) })?,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error.into()),
         }
@@ -155,9 +145,7 @@ fn send_pages(path: &Path, channel: &mut Channel) -> Result<()> {
 fn processor(path: &Path) -> u32 {
     let folder = path.parent().and_then(Path::file_name).unwrap_or_default();
     let number = folder.to_str().and_then(|name| name.strip_prefix("cpu"));
-    number
-        .and_then(|number| number.parse().ok())
-        .unwrap_or_default()
+    number.and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 /// Events lost to a full buffer, from the text of a `stats` file.

@@ -182,10 +182,7 @@ impl<'a> Traffic<'a> {
         epoll
             .add(
                 &timer,
-                EpollEvent::new(
-                    EpollFlags::EPOLLIN | EpollFlags::EPOLLET,
-                    Source::Timer.token(),
-                ),
+                EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, Source::Timer.token()),
             )
             .context("epoll")?;
 
@@ -195,9 +192,7 @@ impl<'a> Traffic<'a> {
         let taps = run.taps.iter();
         let captures = taps.map(|tap| Capture::start(network, tap, run.taps.len()));
         let captures = captures.collect::<Result<_>>()?;
-        let trace = (!run.trace.is_empty())
-            .then(|| Trace::start(&run.trace))
-            .transpose()?;
+        let trace = (!run.trace.is_empty()).then(|| Trace::start(&run.trace)).transpose()?;
 
         let gates = Gates::new(&run.gates, run.flows.len()).context("a gate without its flows")?;
         // Flows behind gates connect before the traffic: their starts are unknown.
@@ -262,10 +257,7 @@ impl<'a> Traffic<'a> {
 
     fn run(mut self, channel: &mut Channel) -> Result<u64> {
         let period_ns = self.run.sample_us * NS_PER_US;
-        let stop_ns = self
-            .run
-            .stop_after_us
-            .map_or(u64::MAX, |us| self.origin_ns + us * NS_PER_US);
+        let stop_ns = self.run.stop_after_us.map_or(u64::MAX, |us| self.origin_ns + us * NS_PER_US);
         let mut sample_ns = self.origin_ns + period_ns;
         let mut moved = (0, 0);
         let mut events = vec![EpollEvent::empty(); 256];
@@ -340,9 +332,7 @@ impl<'a> Traffic<'a> {
             return Ok(false);
         };
         let plan = &self.run.flows[flow];
-        let idle = self
-            .idle
-            .get_mut(&(plan.src.as_str(), plan.dst.as_str(), plan.dscp));
+        let idle = self.idle.get_mut(&(plan.src.as_str(), plan.dst.as_str(), plan.dscp));
         let idle = idle.filter(|_| plan.persistent).and_then(Vec::pop);
         let is_new = idle.is_none();
         let transfer = &mut self.transfers[flow];
@@ -560,10 +550,7 @@ impl<'a> Traffic<'a> {
         }
         self.timer_ns = at_ns;
         self.timer
-            .set(
-                Expiration::OneShot(timespec(at_ns)),
-                TimerSetTimeFlags::TFD_TIMER_ABSTIME,
-            )
+            .set(Expiration::OneShot(timespec(at_ns)), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
             .context("cannot set the timer")
     }
 

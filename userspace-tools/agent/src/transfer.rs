@@ -154,10 +154,7 @@ impl<'a> Transfer<'a> {
             let nodes = &network.layout.nodes;
             let expected = congctl.of(nodes[here].site != nodes[there].site);
             let name = socket::congestion_control(&sender)?;
-            ensure!(
-                name == expected,
-                "the route set congestion control {name}, not {expected}"
-            );
+            ensure!(name == expected, "the route set congestion control {name}, not {expected}");
         }
         let mut before = TcpInfo::default();
         before.bytes_acked = SYN_BYTES;
@@ -235,9 +232,7 @@ impl<'a> Transfer<'a> {
     /// writes to it, so that the main thread can watch for its failure.
     pub fn start(&mut self, late_ns: u64, payload: &Arc<File>) -> Result<Option<&Socket>> {
         (self.started, self.late_ns) = (true, late_ns);
-        let Flow {
-            bytes, persistent, ..
-        } = *self.plan;
+        let Flow { bytes, persistent, .. } = *self.plan;
         let mut sent = 0;
         if self.fits() {
             let sender = &self.sockets()?.sender;
@@ -276,12 +271,7 @@ impl<'a> Transfer<'a> {
 
     /// Whether the send buffer takes all of the flow at once.
     fn fits(&self) -> bool {
-        let Flow {
-            bytes,
-            burst_bytes,
-            sndbuf_bytes,
-            ..
-        } = *self.plan;
+        let Flow { bytes, burst_bytes, sndbuf_bytes, .. } = *self.plan;
         let room = match sndbuf_bytes {
             0 => AUTOTUNED_SEND_BYTES,
             sndbuf_bytes => sndbuf_bytes,
@@ -448,9 +438,7 @@ impl<'a> Transfer<'a> {
             Some(sockets) => (tcp_info(&sockets.sender)?, sockets.before),
             None => Default::default(),
         };
-        let cc = sockets
-            .as_ref()
-            .map(|s| socket::congestion_control(&s.sender));
+        let cc = sockets.as_ref().map(|s| socket::congestion_control(&s.sender));
         let receiver = sockets.as_ref().and_then(|s| s.receiver.as_ref());
         let payload_bytes = match receiver {
             Some(receiver) => tcp_info(receiver)?.rcv_mss,

@@ -18,12 +18,8 @@ use crate::{
 };
 
 /// Counters that grow when memory, not the network, limits a result.
-const SUSPECTS: &[&str] = &[
-    "TcpExtTCPMemoryPressures",
-    "TcpExtPruneCalled",
-    "TcpExtRcvPruned",
-    "TcpExtTCPRcvQDrop",
-];
+const SUSPECTS: &[&str] =
+    &["TcpExtTCPMemoryPressures", "TcpExtPruneCalled", "TcpExtRcvPruned", "TcpExtTCPRcvQDrop"];
 
 /// Counters reported in results: of TCP, and all with a module's prefix.
 const TOLD: &[&str] = &["TcpExtTCPTimeouts"];
@@ -88,10 +84,7 @@ impl Watch {
         let state = match &self.queue {
             Some(queue) => found.into_iter().find(|state| is_queue(state, queue)),
             // Losses on a link without a queue are not drops.
-            None => found
-                .into_iter()
-                .find(is_wire)
-                .map(|wire| QdiscState { drops: 0, ..wire }),
+            None => found.into_iter().find(is_wire).map(|wire| QdiscState { drops: 0, ..wire }),
         };
         state.with_context(|| format!("the watched queue {} has no qdisc", self.name))
     }

@@ -120,25 +120,13 @@ impl Switch {
         const DEVICE: i16 = -16;
         const ADDRESS: i16 = -24;
         const SLOT: i16 = -32;
-        let Timetable {
-            tai,
-            base_ns,
-            day_ns,
-            night_ns,
-            bytes_per_s,
-        } = self.timetable;
+        let Timetable { tai, base_ns, day_ns, night_ns, bytes_per_s } = self.timetable;
         let ports = self.ports as i32;
         let clock = if tai { KTIME_GET_TAI_NS } else { KTIME_GET_NS };
         let slot_ns = day_ns + night_ns;
         // Increments a counter and drops the packet.
-        let lost = |counter: i16| {
-            [
-                set(1, 1),
-                add_to(COUNTS, counter * 8, 1),
-                set(0, TC_ACT_SHOT),
-                exit(),
-            ]
-        };
+        let lost =
+            |counter: i16| [set(1, 1), add_to(COUNTS, counter * 8, 1), set(0, TC_ACT_SHOT), exit()];
         // Loads into r0 the element of a map whose index is on the stack; drops the packet on failure.
         let element = |fd: &OwnedFd| {
             let [first, second] = map(1, fd.as_raw_fd());
@@ -208,12 +196,7 @@ impl Switch {
             store_word(STACK, INDEX, 1),
         ]);
         code.extend(element(&self.racks));
-        code.extend([
-            load_word(1, 0, 0),
-            add(1, -1),
-            skip_unless_equal(1, PEER, 1),
-            skip(4),
-        ]);
+        code.extend([load_word(1, 0, 0), add(1, -1), skip_unless_equal(1, PEER, 1), skip(4)]);
         code.extend(lost(4));
         // Count bytes by week; the last week counts all later ones.
         let last = self.weeks as i32 - 1;

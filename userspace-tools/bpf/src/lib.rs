@@ -49,12 +49,7 @@ pub struct Instruction {
 }
 
 const fn full(code: u8, destination: u8, source: u8, offset: i16, immediate: i32) -> Instruction {
-    Instruction {
-        code,
-        registers: destination | source << 4,
-        offset,
-        immediate,
-    }
+    Instruction { code, registers: destination | source << 4, offset, immediate }
 }
 
 /// `destination = source`
@@ -114,10 +109,7 @@ pub const fn skip(instructions: i16) -> Instruction {
 
 /// `destination = constant`: two instructions.
 pub const fn set_double(destination: u8, constant: u64) -> [Instruction; 2] {
-    [
-        full(0x18, destination, 0, 0, constant as i32),
-        full(0, 0, 0, 0, (constant >> 32) as i32),
-    ]
+    [full(0x18, destination, 0, 0, constant as i32), full(0, 0, 0, 0, (constant >> 32) as i32)]
 }
 
 /// `destination -= source`
@@ -198,10 +190,7 @@ pub const fn exit() -> Instruction {
 /// `destination = map`: two instructions.
 pub const fn map(destination: u8, fd: i32) -> [Instruction; 2] {
     const PSEUDO_MAP_FD: u8 = 1;
-    [
-        full(0x18, destination, PSEUDO_MAP_FD, 0, fd),
-        full(0, 0, 0, 0, 0),
-    ]
+    [full(0x18, destination, PSEUDO_MAP_FD, 0, fd), full(0, 0, 0, 0, 0)]
 }
 
 /// First fields of `union bpf_attr` for each command; the kernel reads the others as zeroes.
@@ -366,9 +355,7 @@ impl Attached {
     /// Attaches a program of [`Kind::SockOps`] to the cgroup of this folder.
     pub fn new(program: OwnedFd, cgroup: File) -> Result<Self> {
         let attached = Self { program, cgroup };
-        attached
-            .call(BPF_PROG_ATTACH)
-            .context("cannot attach a BPF program to a cgroup")?;
+        attached.call(BPF_PROG_ATTACH).context("cannot attach a BPF program to a cgroup")?;
         Ok(attached)
     }
 

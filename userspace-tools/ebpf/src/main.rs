@@ -97,11 +97,7 @@ struct Seen {
 fn see(ctx: &TcContext) -> Seen {
     // SAFETY: The kernel passes the program a valid buffer.
     let skb = unsafe { &*ctx.skb.skb };
-    let mut seen = Seen {
-        bytes: skb.len,
-        segments: 1,
-        ..Seen::default()
-    };
+    let mut seen = Seen { bytes: skb.len, segments: 1, ..Seen::default() };
     let header_bytes = read_headers(ctx, &mut seen);
     // Each segment but the first has headers that the GSO packet stores once.
     if let (Some(header_bytes), 1..) = (header_bytes, skb.gso_size) {

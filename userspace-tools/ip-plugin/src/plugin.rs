@@ -102,10 +102,7 @@ unsafe fn append(request: *mut nlmsghdr, number: u16, bytes: &[u8]) -> bool {
     if end > REQUEST {
         return false;
     }
-    let header = Attribute {
-        len: len as u16,
-        number,
-    };
+    let header = Attribute { len: len as u16, number };
     // SAFETY: The space was checked above; `start` and the request's address are multiples of four.
     unsafe {
         let at = request.cast::<u8>().add(start);

@@ -57,12 +57,7 @@ impl Use {
         {
             let fits_bytes = (result.sent_bytes as f64 * share * ROUNDING) as u64;
             if received_bytes > fits_bytes {
-                return Use::Unknown {
-                    flows,
-                    received_bytes,
-                    fits_bytes,
-                    is_another_way,
-                };
+                return Use::Unknown { flows, received_bytes, fits_bytes, is_another_way };
             }
         }
         match flows.len() == all.len() {
@@ -140,11 +135,7 @@ pub(crate) fn overfull(record: &Record, used_by: &Use) -> Option<String> {
     const MOST: f64 = 1.02;
     let span = (0, record.end_us());
     let load = match used_by {
-        Use::Unknown {
-            flows,
-            is_another_way: false,
-            ..
-        } => load(record, flows, span),
+        Use::Unknown { flows, is_another_way: false, .. } => load(record, flows, span),
         _ => utilisation(record, used_by, span),
     };
     let load = load.filter(|&load| load > MOST)?;

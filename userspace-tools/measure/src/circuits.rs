@@ -15,10 +15,7 @@ pub fn circuits(record: &Record) -> Option<Circuits> {
     let rotor = record.plan.topology.rotor.as_ref()?;
     let told = record.circuits.as_ref()?;
     let weeks = weeks(record, rotor, told.base_ns);
-    let uses: Vec<f64> = weeks
-        .clone()
-        .map(|week| week_use(record, rotor, week))
-        .collect();
+    let uses: Vec<f64> = weeks.clone().map(|week| week_use(record, rotor, week)).collect();
     let few = FEW_WEEKS.min(uses.len());
     let windows = windows(record, rotor, told.base_ns);
     let week_mbps = week_mbps(record, rotor, told.base_ns, weeks);
@@ -75,12 +72,7 @@ fn rack_of(rotor: &Rotor, host: usize) -> Option<usize> {
 
 /// Endless flows and the racks of their ends.
 fn elephants(record: &Record, rotor: &Rotor) -> Vec<(usize, usize, usize)> {
-    let hosts = record
-        .plan
-        .topology
-        .nodes
-        .iter()
-        .filter(|node| !node.router);
+    let hosts = record.plan.topology.nodes.iter().filter(|node| !node.router);
     let hosts: Vec<&str> = hosts.map(|host| host.name.as_str()).collect();
     let rack = |name: &str| rack_of(rotor, hosts.iter().position(|host| *host == name)?);
     let flows = record.plan.flows.iter().enumerate();
@@ -107,14 +99,10 @@ fn windows(record: &Record, rotor: &Rotor, base_ns: i64) -> Vec<f64> {
         }
         let label = first + sample.t_us / slot_us;
         let turn = (label % (racks as u64 - 1)) as usize;
-        let due = elephants
-            .iter()
-            .filter(|(_, from, to)| (from + 1 + turn) % racks == *to);
+        let due = elephants.iter().filter(|(_, from, to)| (from + 1 + turn) % racks == *to);
         let windows_now = due.filter_map(|(flow, ..)| sample.flows.get(*flow));
         windows.extend(
-            windows_now
-                .filter(|flow| flow.active)
-                .map(|flow| f64::from(flow.cwnd_packets)),
+            windows_now.filter(|flow| flow.active).map(|flow| f64::from(flow.cwnd_packets)),
         );
     }
     windows
@@ -164,11 +152,7 @@ mod tests {
 
     fn with(week_bytes: Vec<Vec<u64>>) -> Record {
         let mut record = recorded();
-        let rack = |first_host| Rack {
-            first_host,
-            hosts: 1,
-            ..Default::default()
-        };
+        let rack = |first_host| Rack { first_host, hosts: 1, ..Default::default() };
         // Days of 0.9 ms that carry 112,500 bytes; weeks of 2 ms.
         record.plan.topology.rotor = Some(Rotor {
             racks: vec![rack(0), rack(1), rack(2)],
@@ -178,12 +162,8 @@ mod tests {
             weeks: 100,
             ..Default::default()
         });
-        record.circuits = Some(Told {
-            base_ns: -500_000,
-            week_bytes,
-            packets: 7,
-            ..Default::default()
-        });
+        record.circuits =
+            Some(Told { base_ns: -500_000, week_bytes, packets: 7, ..Default::default() });
         record
     }
 

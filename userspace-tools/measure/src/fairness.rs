@@ -24,10 +24,7 @@ pub fn jain_windows(record: &Record, window_us: u64) -> Vec<(u64, f64)> {
     let mut from: u64 = 0;
     let end_us = record.end_us();
     // A zero-length window would loop forever.
-    while let Some(to) = from
-        .checked_add(window_us.max(1))
-        .filter(|&to| to <= end_us)
-    {
+    while let Some(to) = from.checked_add(window_us.max(1)).filter(|&to| to <= end_us) {
         let active: Vec<_> = record
             .flows
             .iter()
@@ -47,13 +44,7 @@ pub(crate) fn jain_phases(windows: &[(u64, f64)], over: &Windows) -> BTreeMap<St
     let starts = [0].into_iter().chain(over.phases_us.iter().copied());
     let phase = |(start, end): (u64, u64)| {
         let inside = |&&(from, _): &&(u64, f64)| from >= start && from + over.jain_us <= end;
-        mean(
-            &windows
-                .iter()
-                .filter(inside)
-                .map(|&(_, index)| index)
-                .collect::<Vec<_>>(),
-        )
+        mean(&windows.iter().filter(inside).map(|&(_, index)| index).collect::<Vec<_>>())
     };
     match over.phases_us.is_empty() {
         true => BTreeMap::new(),
@@ -93,14 +84,7 @@ mod tests {
 
     #[test]
     fn convergence_must_last_until_the_first_flow_ends() {
-        let windows = [
-            (0, 0.5),
-            (10, 0.99),
-            (20, 0.6),
-            (30, 0.97),
-            (40, 0.99),
-            (50, 0.1),
-        ];
+        let windows = [(0, 0.5), (10, 0.99), (20, 0.6), (30, 0.97), (40, 0.99), (50, 0.1)];
         assert_eq!(converged_us(&windows, 10, 50), Some(40));
         assert_eq!(converged_us(&windows, 10, 60), None);
         assert_eq!(converged_us(&[], 10, 60), None);

@@ -26,11 +26,7 @@ pub fn spread(mut values: Vec<f64>) -> Spread {
 /// Completion figures of flows by index.
 pub fn completion(record: &Record, flows: &[usize]) -> Completion {
     let (counted, warmup) = record.counted(flows);
-    let pairs = || {
-        counted
-            .iter()
-            .map(|&i| (&record.flows[i], &record.plan.flows[i]))
-    };
+    let pairs = || counted.iter().map(|&i| (&record.flows[i], &record.plan.flows[i]));
     let open = |&(result, flow): &(&FlowResult, &Flow)| flow.bytes > 0 && result.end_ns.is_none();
     let timeouts = || pairs().map(|(result, _)| result.timeouts);
     let all = timeouts().fold(0, u64::saturating_add) as f64;
@@ -53,16 +49,10 @@ pub fn completions(record: &Record, flows: &[usize]) -> BTreeMap<SizeClass, Comp
     for &flow in flows {
         let bytes = record.plan.flows[flow].bytes;
         if bytes > 0 {
-            members
-                .entry(record.sizes.class(bytes))
-                .or_default()
-                .push(flow);
+            members.entry(record.sizes.class(bytes)).or_default().push(flow);
         }
     }
-    members
-        .into_iter()
-        .map(|(class, flows)| (class, completion(record, &flows)))
-        .collect()
+    members.into_iter().map(|(class, flows)| (class, completion(record, &flows))).collect()
 }
 
 fn fct_us(result: &FlowResult, flow: &Flow) -> Option<f64> {
@@ -121,26 +111,17 @@ mod tests {
         record.plan.flows[0].ideal_ns = 8_000_000;
         record.plan.flows[1].ideal_ns = 10_000_000;
         let both = completion(&record, &[0, 1]);
-        assert_eq!(
-            (both.slowdown.mean, both.slowdown.max),
-            (Some(2.0), Some(2.0))
-        );
+        assert_eq!((both.slowdown.mean, both.slowdown.max), (Some(2.0), Some(2.0)));
         assert_eq!(both.fct_us.p50, Some(16_000.0));
         assert_eq!(both.unfinished, 0);
-        assert_eq!(
-            (both.timed_out, both.timeouts_per_1000_flows),
-            (0, Some(0.0))
-        );
+        assert_eq!((both.timed_out, both.timeouts_per_1000_flows), (0, Some(0.0)));
         record.plan.flows[0].ack_ns = 50_000;
         let acked = completion(&record, &[0]);
         let times = (acked.fct_acked_us.mean, acked.slowdown_acked.mean);
         assert_eq!(times, (Some(16_050.0), Some(16_050.0 / 8_050.0)));
         record.flows[0].timeouts = 3;
         let late = completion(&record, &[0, 1]);
-        assert_eq!(
-            (late.timed_out, late.timeouts_per_1000_flows),
-            (1, Some(1500.0))
-        );
+        assert_eq!((late.timed_out, late.timeouts_per_1000_flows), (1, Some(1500.0)));
         record.flows[1].end_ns = None;
         let one = completion(&record, &[0, 1]);
         assert_eq!((one.flows, one.unfinished), (2, 1));
@@ -153,9 +134,6 @@ mod tests {
         record.warmup_us = 1001;
         assert_eq!(completion(&record, &[0, 1]).fct_us.mean, None);
         let classes = completions(&record, &[0, 1]);
-        assert_eq!(
-            classes.keys().copied().collect::<Vec<_>>(),
-            [SizeClass::Large]
-        );
+        assert_eq!(classes.keys().copied().collect::<Vec<_>>(), [SizeClass::Large]);
     }
 }

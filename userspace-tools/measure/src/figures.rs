@@ -29,11 +29,7 @@ pub struct Windows {
 impl Windows {
     /// Windows without phases.
     pub fn every_us(jain_us: u64) -> Self {
-        Self {
-            jain_us,
-            phases_us: Vec::new(),
-            warmup_us: 0,
-        }
+        Self { jain_us, phases_us: Vec::new(), warmup_us: 0 }
     }
 }
 
@@ -130,9 +126,7 @@ fn load_mbps(record: &Record, flows: &[usize]) -> Option<(f64, f64)> {
     }
     let starts = || flows.iter().map(|&flow| record.flows[flow].start_us());
     let span = (starts().min()?, starts().max()?);
-    let bytes = flows
-        .iter()
-        .map(|&flow| record.plan.flows[flow].bytes as f64);
+    let bytes = flows.iter().map(|&flow| record.plan.flows[flow].bytes as f64);
     let us = span.1.checked_sub(span.0).filter(|us| *us > 0)?;
     let offered_bps = bytes.sum::<f64>() * 8e6 / us as f64;
     Some((offered_bps / 1e6, goodput_bps(record, flows, span) / 1e6))
@@ -155,14 +149,8 @@ fn green_share(accepted: [u64; 3]) -> Option<f64> {
 }
 
 /// Packet counters of tlt, by mark.
-const SENT: [&str; 6] = [
-    "TxData",
-    "TxEcho",
-    "TxClockData",
-    "TxClockEcho",
-    "TxControl",
-    "TxUnimportant",
-];
+const SENT: [&str; 6] =
+    ["TxData", "TxEcho", "TxClockData", "TxClockEcho", "TxControl", "TxUnimportant"];
 
 /// Figures of tlt; None if the module is not loaded.
 fn tlt(record: &Record) -> Option<Tlt> {
@@ -189,19 +177,13 @@ fn samples(record: &Record) -> BTreeMap<String, Samples> {
     let mut all: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (program, output) in record.plan.programs.iter().zip(&record.outputs) {
         if let Some(name) = &program.samples {
-            let numbers = output
-                .text
-                .lines()
-                .filter_map(|line| line.trim().parse().ok());
+            let numbers = output.text.lines().filter_map(|line| line.trim().parse().ok());
             let numbers = numbers.filter(|number: &f64| number.is_finite());
             all.entry(name).or_default().extend(numbers);
         }
     }
     let of = |(name, numbers): (&str, Vec<f64>)| {
-        let samples = Samples {
-            n: numbers.len(),
-            spread: spread(numbers),
-        };
+        let samples = Samples { n: numbers.len(), spread: spread(numbers) };
         (name.to_owned(), samples)
     };
     all.into_iter().map(of).collect()
@@ -236,11 +218,8 @@ pub(crate) fn received(record: &Record, flows: &[usize], (from, to): (u64, u64))
 
 /// Longest time between samples in which a flow received nothing.
 fn longest_stall_us(record: &Record, (from, to): (u64, u64)) -> Option<f64> {
-    let samples: Vec<_> = record
-        .samples
-        .iter()
-        .filter(|sample| (from..=to).contains(&sample.t_us))
-        .collect();
+    let samples: Vec<_> =
+        record.samples.iter().filter(|sample| (from..=to).contains(&sample.t_us)).collect();
     let of = |flow: usize| {
         let same =
             |a: &&Sample, b: &&Sample| a.flows[flow].received_bytes == b.flows[flow].received_bytes;
@@ -255,9 +234,7 @@ fn longest_stall_us(record: &Record, (from, to): (u64, u64)) -> Option<f64> {
 
 fn goodput_bps(record: &Record, flows: &[usize], span: (u64, u64)) -> f64 {
     // The sum of no numbers is -0.
-    let bytes = received(record, flows, span)
-        .iter()
-        .fold(0.0, |sum, bytes| sum + bytes);
+    let bytes = received(record, flows, span).iter().fold(0.0, |sum, bytes| sum + bytes);
     match span.1.saturating_sub(span.0) {
         0 => 0.0,
         us => bytes * 8e6 / us as f64,
@@ -296,10 +273,7 @@ fn rtt(record: &Record, flows: &[usize]) -> Rtt {
         .map(|(_, sample)| f64::from(sample.srtt_us))
         .collect();
     rtts.sort_by(f64::total_cmp);
-    Rtt {
-        p50: percentile(&rtts, 50.0),
-        p99: percentile(&rtts, 99.0),
-    }
+    Rtt { p50: percentile(&rtts, 50.0), p99: percentile(&rtts, 99.0) }
 }
 
 /// Backlog from `from_us` to the end of the traffic; later samples show only the queue's drain.
@@ -310,10 +284,8 @@ fn queue_bytes(record: &Record, queue: usize, from_us: u64) -> QueueBytes {
         .map(|(_, sample)| sample.backlog_bytes as f64)
         .collect();
     backlogs.sort_by(f64::total_cmp);
-    let kept = record.queues[queue]
-        .backlog_max_bytes
-        .filter(|_| from_us == 0)
-        .map(|bytes| bytes as f64);
+    let kept =
+        record.queues[queue].backlog_max_bytes.filter(|_| from_us == 0).map(|bytes| bytes as f64);
     QueueBytes {
         mean: mean(&backlogs),
         p99: percentile(&backlogs, 99.0),
@@ -507,10 +479,7 @@ mod tests {
         let run = run(&record, &Windows::every_us(1000));
         assert!((run.goodput_mbps - 838.86).abs() < 0.01, "{run:?}");
         assert_eq!(run.completion.fct_us.max, Some(20_000.0));
-        assert_eq!(
-            (run.jain_mean, run.jain_steady, run.rtt_us.p50),
-            (None, None, None)
-        );
+        assert_eq!((run.jain_mean, run.jain_steady, run.rtt_us.p50), (None, None, None));
         // Half of the bytes at half of the flow's time.
         assert_eq!(record.received_at(0, 8_000), f64::from(1 << 19));
     }

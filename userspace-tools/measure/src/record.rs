@@ -141,17 +141,11 @@ pub struct Refused {
 
 impl Refused {
     fn because(what: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            hint: None,
-        }
+        Self { what: what.into(), hint: None }
     }
 
     fn hint(self, hint: &'static str) -> Self {
-        Self {
-            hint: Some(hint),
-            ..self
-        }
+        Self { hint: Some(hint), ..self }
     }
 }
 
@@ -169,10 +163,7 @@ impl Record {
             cc: cc.to_owned(),
             outputs: vec![Output::default(); plan.programs.len()],
             captures: vec![Vec::new(); plan.taps.len()],
-            sizes: SizeClasses {
-                small_below_bytes: 100_000,
-                large_above_bytes: 1_000_000,
-            },
+            sizes: SizeClasses { small_below_bytes: 100_000, large_above_bytes: 1_000_000 },
             warmup_us: 0,
             plan,
             plan_sha256: String::new(),
@@ -202,12 +193,7 @@ impl Record {
     pub fn add(&mut self, message: Message) -> Result<(), Refused> {
         match message {
             Message::Hello { kernel, .. } => self.kernel = kernel,
-            Message::LinkCheck {
-                src,
-                dst,
-                configured_rtt_us,
-                measured_rtt_us,
-            } => {
+            Message::LinkCheck { src, dst, configured_rtt_us, measured_rtt_us } => {
                 let check = LinkCheck {
                     src,
                     dst,
@@ -224,9 +210,7 @@ impl Record {
             Message::Sample(sample) => {
                 let flows = self.plan.flows.len() * usize::from(self.plan.flow_series);
                 if sample.flows.len() != flows || sample.queues.len() != self.plan.watch.len() {
-                    return Err(Refused::because(
-                        "a sample from the guest does not fit the plan",
-                    ));
+                    return Err(Refused::because("a sample from the guest does not fit the plan"));
                 }
                 let last = self.samples.last().map_or(0, |last| last.t_us);
                 if self.samples.len() == MAX_SAMPLES || sample.t_us < last || sample.t_us > MAX_US {
@@ -244,9 +228,7 @@ impl Record {
                     || flow.flow >= self.plan.flows.len()
                     || flow.start_us().max(end_us) > MAX_US
                 {
-                    return Err(Refused::because(
-                        "a flow from the guest does not fit the plan",
-                    ));
+                    return Err(Refused::because("a flow from the guest does not fit the plan"));
                 }
                 self.flows.push(flow);
             }
@@ -257,20 +239,13 @@ impl Record {
                 }
                 output.text.push_str(&text);
             }
-            Message::Ended {
-                program,
-                code,
-                errors,
-                cut,
-            } => {
+            Message::Ended { program, code, errors, cut } => {
                 let output = self.output(program)?;
                 (output.code, output.errors, output.cut) = (code, errors, cut);
             }
             Message::Queue(queue) => {
                 if self.queues.len() == self.plan.watch.len() {
-                    return Err(Refused::because(
-                        "a queue from the guest does not fit the plan",
-                    ));
+                    return Err(Refused::because("a queue from the guest does not fit the plan"));
                 }
                 self.queues.push(queue);
             }
@@ -290,10 +265,7 @@ impl Record {
                 self.circuits = Some(circuits);
             }
             Message::Totals(totals) => self.totals = Some(totals),
-            Message::Books {
-                dropped,
-                unbalanced,
-            } => {
+            Message::Books { dropped, unbalanced } => {
                 if dropped.len().max(unbalanced.len()) > MAX_REMARKS {
                     return Err(Refused::because("the guest lists too many places of drops"));
                 }
@@ -320,14 +292,9 @@ impl Record {
             }
             Message::Trace(head) => {
                 if self.plan.trace.is_empty() || self.trace.is_some() {
-                    return Err(Refused::because(
-                        "the guest sent a trace that was not requested",
-                    ));
+                    return Err(Refused::because("the guest sent a trace that was not requested"));
                 }
-                self.trace = Some(RawTrace {
-                    head,
-                    pages: Vec::new(),
-                });
+                self.trace = Some(RawTrace { head, pages: Vec::new() });
             }
             Message::TracePage { cpu, bytes } => {
                 self.trace_bytes = self.trace_bytes.saturating_add(bytes.len() / 2);
@@ -351,10 +318,7 @@ impl Record {
             Message::Done { virtual_us } => self.virtual_us = virtual_us.min(MAX_US),
             Message::Building => self.building = Some(Instant::now()),
             Message::Network(size) => {
-                let took = self
-                    .building
-                    .map(|since| since.elapsed())
-                    .unwrap_or_default();
+                let took = self.building.map(|since| since.elapsed()).unwrap_or_default();
                 self.network = Some((size, took));
             }
             Message::Progress { .. } | Message::Ktap { .. } | Message::Error { .. } => {}
@@ -376,10 +340,8 @@ impl Record {
         // The number of windows is bounded: none is shorter than a sample.
         let samples = self.end_us() / self.plan.sample_us.max(1);
         if samples > MAX_SAMPLES as u64 {
-            return Err(
-                Refused::because(format!("a run of {samples} samples is too long"))
-                    .hint("a longer 'sample', or a 'duration'"),
-            );
+            return Err(Refused::because(format!("a run of {samples} samples is too long"))
+                .hint("a longer 'sample', or a 'duration'"));
         }
         let flows = self.flows.iter().map(|flow| flow.flow);
         let queues = self.queues.iter().map(|queue| queue.queue);
@@ -513,16 +475,12 @@ impl Record {
 
     /// (time in us, state) at each sample; empty without flow series.
     pub fn flow_series(&self, flow: usize) -> impl Iterator<Item = (u64, &FlowSample)> {
-        self.flow_samples()
-            .iter()
-            .map(move |sample| (sample.t_us, &sample.flows[flow]))
+        self.flow_samples().iter().map(move |sample| (sample.t_us, &sample.flows[flow]))
     }
 
     /// (time in us, state) of a watched queue at each sample.
     pub fn queue_series(&self, queue: usize) -> impl Iterator<Item = (u64, &QueueSample)> {
-        self.samples
-            .iter()
-            .map(move |sample| (sample.t_us, &sample.queues[queue]))
+        self.samples.iter().map(move |sample| (sample.t_us, &sample.queues[queue]))
     }
 
     /// The first watched queue and its link's rate.
@@ -535,10 +493,8 @@ impl Record {
     /// Reasons to distrust the figures of this run.
     pub fn doubts(&self) -> Vec<String> {
         const MAX_LINK_ERROR: f64 = 0.01;
-        let counters = self
-            .suspects
-            .iter()
-            .map(|(counter, delta)| format!("{counter} increased by {delta}"));
+        let counters =
+            self.suspects.iter().map(|(counter, delta)| format!("{counter} increased by {delta}"));
         let programs = self.plan.programs.iter().zip(&self.outputs);
         let programs = programs.filter_map(|(program, output)| {
             let code = output.code.filter(|&code| code != 0 && !program.daemon)?;
@@ -547,21 +503,17 @@ impl Record {
                 code => format!("ended with exit code {code}"),
             };
             let said = output.errors.lines().last().unwrap_or_default();
-            Some(format!(
-                "'{}' on {} {how}: {said}",
-                program.command, program.node
-            ))
+            Some(format!("'{}' on {} {how}: {said}", program.command, program.node))
         });
-        let links = self
-            .link_checks
-            .iter()
-            .filter(|check| check.error().abs() > MAX_LINK_ERROR)
-            .map(|check| {
-                format!(
-                    "base RTT {}-{} is {:.1} us, configured {:.1} us",
-                    check.src, check.dst, check.measured_us, check.configured_us
-                )
-            });
+        let links =
+            self.link_checks.iter().filter(|check| check.error().abs() > MAX_LINK_ERROR).map(
+                |check| {
+                    format!(
+                        "base RTT {}-{} is {:.1} us, configured {:.1} us",
+                        check.src, check.dst, check.measured_us, check.configured_us
+                    )
+                },
+            );
         let waiting = self.flows.iter().filter(|flow| !flow.started).count();
         let waiting = (waiting > 0).then(|| format!("{} never started", explain::flows(waiting)));
         let missed = self.trace.as_ref().map_or(0, |trace| trace.head.missed);

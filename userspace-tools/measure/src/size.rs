@@ -67,10 +67,7 @@ mod tests {
 
     #[test]
     fn flow_sizes_have_classes() {
-        let classes = SizeClasses {
-            small_below_bytes: 100_000,
-            large_above_bytes: 1_000_000,
-        };
+        let classes = SizeClasses { small_below_bytes: 100_000, large_above_bytes: 1_000_000 };
         for (bytes, class) in [
             (1, SizeClass::Small),
             (99_999, SizeClass::Small),

@@ -17,12 +17,7 @@ use crate::record::Record;
 pub fn told(run: RunPlan, scale: u32) -> Record {
     let factor = u64::from(scale);
     let mut record = Record::new("unocc", run);
-    record
-        .add(Message::Hello {
-            version: xdc_proto::VERSION,
-            kernel: "7.3.4".to_owned(),
-        })
-        .unwrap();
+    record.add(Message::Hello { version: xdc_proto::VERSION, kernel: "7.3.4".to_owned() }).unwrap();
     record
         .add(Message::LinkCheck {
             src: "a1".to_owned(),
@@ -99,10 +94,7 @@ pub fn told(run: RunPlan, scale: u32) -> Record {
             phantom_max_bytes: Some(20_000),
         }))
         .unwrap();
-    let totals = Totals {
-        marks: 20,
-        ..Totals::default()
-    };
+    let totals = Totals { marks: 20, ..Totals::default() };
     record.add(Message::Totals(totals)).unwrap();
     let virtual_us = 20_000 * factor;
     record.add(Message::Done { virtual_us }).unwrap();

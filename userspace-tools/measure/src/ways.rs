@@ -81,12 +81,7 @@ impl<'a> Ways<'a> {
                 ports[b].push((a, port(false)));
             }
         }
-        Self {
-            topology,
-            by_name,
-            ports,
-            trees: HashMap::new(),
-        }
+        Self { topology, by_name, ports, trees: HashMap::new() }
     }
 
     /// Whether all shortest paths are used, not only the first.
@@ -151,9 +146,7 @@ impl<'a> Ways<'a> {
             self.trees.clear();
         }
         let (topology, ports) = (self.topology, &self.ports);
-        self.trees
-            .entry(from)
-            .or_insert_with(|| tree(topology, ports, from))
+        self.trees.entry(from).or_insert_with(|| tree(topology, ports, from))
     }
 }
 

@@ -214,15 +214,11 @@ mod tests {
 
     #[test]
     fn enums_match_the_header() {
-        for (name, names) in [
-            ("overflow", Overflow::NAMES),
-            ("policy", Policy::NAMES),
-            ("detect", Detect::NAMES),
-        ] {
+        for (name, names) in
+            [("overflow", Overflow::NAMES), ("policy", Policy::NAMES), ("detect", Detect::NAMES)]
+        {
             let prefix = format!("TC_ACCELTOR_{}_", name.to_uppercase());
-            let expected = names
-                .iter()
-                .map(|name| format!("{prefix}{}", name.to_uppercase()));
+            let expected = names.iter().map(|name| format!("{prefix}{}", name.to_uppercase()));
             let found = members_of(HEADER, &format!("enum tc_acceltor_{name} {{"));
             assert!(found.into_iter().eq(expected), "{name}");
         }
@@ -240,10 +236,7 @@ mod tests {
         assert_eq!(attributes.len(), IDS.len() + 1);
         for (((name, _), ynl_type), described) in IDS.iter().zip(YNL_TYPES).zip(&attributes[1..]) {
             let described_as = text(described, "name").unwrap().to_uppercase();
-            assert_eq!(
-                format!("TCA_ACCELTOR_{}", described_as.replace('-', "_")),
-                *name
-            );
+            assert_eq!(format!("TCA_ACCELTOR_{}", described_as.replace('-', "_")), *name);
             assert_eq!(text(described, "type"), Some(*ynl_type), "{name}");
         }
         let definitions = &specification["definitions"];

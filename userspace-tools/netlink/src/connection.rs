@@ -76,10 +76,7 @@ impl Connection {
         // Request extended ACKs, without a copy of the request.
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
-        Ok(Self {
-            socket,
-            sequence: 0,
-        })
+        Ok(Self { socket, sequence: 0 })
     }
 
     /// Sends one request and waits for the answer.
@@ -138,8 +135,7 @@ impl Connection {
         mut take: impl FnMut(Answer<'_>) -> bool,
     ) -> Result<()> {
         let sequence = self.next_sequence();
-        self.socket
-            .send(&serialize(message, sequence, NLM_F_DUMP), 0)?;
+        self.socket.send(&serialize(message, sequence, NLM_F_DUMP), 0)?;
         loop {
             let datagram = receive(&self.socket)?;
             for answer in answers(&datagram) {
@@ -174,10 +170,7 @@ impl Connection {
         let sent = std::mem::take(pending);
         self.socket.send(&sent.bytes, 0)?;
 
-        let first = self
-            .sequence
-            .wrapping_sub(sent.what.len() as u32)
-            .wrapping_add(1);
+        let first = self.sequence.wrapping_sub(sent.what.len() as u32).wrapping_add(1);
         let mut failure = None;
         loop {
             let datagram = receive(&self.socket)?;
@@ -226,8 +219,7 @@ struct Pending {
 impl Pending {
     fn push(&mut self, request: Request, sequence: u32) {
         self.last_start = Some(self.bytes.len());
-        self.bytes
-            .extend(serialize(request.message, sequence, request.flags));
+        self.bytes.extend(serialize(request.message, sequence, request.flags));
         self.what.push(request.what);
     }
 }
@@ -245,11 +237,9 @@ impl Answer<'_> {
     /// Returns the error if the answer refuses `what`; None for an ACK.
     pub fn refusal(&self, what: &str) -> Option<Error> {
         match &self.message.payload {
-            NetlinkPayload::Error(error) if error.raw_code() != 0 => Some(refused(
-                what,
-                error.raw_code(),
-                self.bytes.get(ERROR_BYTES..),
-            )),
+            NetlinkPayload::Error(error) if error.raw_code() != 0 => {
+                Some(refused(what, error.raw_code(), self.bytes.get(ERROR_BYTES..)))
+            }
             _ => None,
         }
     }
@@ -296,11 +286,7 @@ pub(crate) fn refused(what: &str, code: i32, attributes: Option<&[u8]>) -> Error
     let sentence = crate::attributes::parse(attributes.unwrap_or_default())
         .filter_map(Result::ok)
         .find(|(id, _)| *id == NLMSGERR_ATTR_MSG)
-        .map(|(_, text)| {
-            String::from_utf8_lossy(&text)
-                .trim_end_matches('\0')
-                .to_string()
-        });
+        .map(|(_, text)| String::from_utf8_lossy(&text).trim_end_matches('\0').to_string());
     Error::Refused {
         what: what.to_string(),
         reason: sentence.unwrap_or_else(|| io::Error::from_raw_os_error(errno).to_string()),
@@ -334,9 +320,7 @@ mod tests {
     #[test]
     fn the_kernel_refuses_an_unknown_device() {
         let mut connection = Connection::open().unwrap();
-        let error = connection
-            .request(crate::link::set_up("nowhere", u32::MAX >> 1))
-            .unwrap_err();
+        let error = connection.request(crate::link::set_up("nowhere", u32::MAX >> 1)).unwrap_err();
         assert!(matches!(error, Error::Refused { .. }), "{error}");
     }
 }

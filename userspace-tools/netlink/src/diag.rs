@@ -80,9 +80,7 @@ impl State {
 
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = usize::from(self.0)
-            .checked_sub(1)
-            .and_then(|i| STATES.get(i));
+        let name = usize::from(self.0).checked_sub(1).and_then(|i| STATES.get(i));
         f.write_str(name.copied().unwrap_or("unknown"))
     }
 }
@@ -100,11 +98,7 @@ pub struct Query {
 
 impl Default for Query {
     fn default() -> Self {
-        Self {
-            states: State::ESTABLISHED.bit(),
-            sport: None,
-            dport: None,
-        }
+        Self { states: State::ESTABLISHED.bit(), sport: None, dport: None }
     }
 }
 
@@ -234,9 +228,7 @@ impl XdcInfo {
         if version != XDC_VERSION {
             return Ok(None);
         }
-        let bytes = bytes
-            .get(..XDC_BYTES)
-            .ok_or_else(|| malformed("a truncated xdc_diag_info"))?;
+        let bytes = bytes.get(..XDC_BYTES).ok_or_else(|| malformed("a truncated xdc_diag_info"))?;
         let u16_at = |at| u16::from_ne_bytes(array(bytes, at));
         let u32_at = |at| u32::from_ne_bytes(array(bytes, at));
         Ok(Some(Self {
@@ -269,10 +261,7 @@ impl Diag {
         let mut socket = Netlink::new(NETLINK_SOCK_DIAG)?;
         socket.bind_auto()?;
         socket.connect(&NetlinkAddr::new(0, 0))?;
-        Ok(Self {
-            socket,
-            sequence: 0,
-        })
+        Ok(Self { socket, sequence: 0 })
     }
 
     /// Returns the selected IPv4 and IPv6 sockets.
@@ -304,10 +293,7 @@ fn take(datagram: &[u8], sequence: u32, found: &mut Vec<TcpSocket>) -> Result<bo
             continue;
         }
         let body = &message[HEADER_BYTES..];
-        let code = || {
-            body.first_chunk()
-                .map_or(0, |code| i32::from_ne_bytes(*code))
-        };
+        let code = || body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
         match kind {
             NLMSG_DONE if code() < 0 => return Err(refused("list the sockets", code(), None)),
             NLMSG_DONE => return Ok(true),
@@ -499,10 +485,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = listener.local_addr().unwrap();
         let stream = TcpStream::connect(there).unwrap();
-        let query = Query {
-            dport: Some(there.port()),
-            ..Query::default()
-        };
+        let query = Query { dport: Some(there.port()), ..Query::default() };
         let found = Diag::open().unwrap().sockets(&query).unwrap();
         let ours: Vec<_> = found.iter().filter(|s| s.peer == there).collect();
         assert_eq!(ours.len(), 1);

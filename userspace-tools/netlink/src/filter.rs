@@ -31,14 +31,7 @@ const HANDLE: u32 = 1;
 impl Place {
     /// Returns the first place at a device's ingress.
     pub fn ingress(index: u32) -> Self {
-        Self {
-            index,
-            parent: Handle {
-                major: 0xffff,
-                minor: Handle::MIN_INGRESS,
-            },
-            priority: 1,
-        }
+        Self { index, parent: Handle { major: 0xffff, minor: Handle::MIN_INGRESS }, priority: 1 }
     }
 
     fn message(&self, handle: u32, attributes: Vec<TcAttribute>) -> TcMessage {
@@ -90,10 +83,8 @@ impl Place {
     /// other filters may be of a kind that cannot be decoded.
     pub fn programs(&self, connection: &mut Connection) -> Result<Vec<u32>> {
         let message = self.message(0, Vec::new());
-        let found = connection.dump(
-            "list the filters",
-            RouteNetlinkMessage::GetTrafficFilter(message),
-        )?;
+        let found =
+            connection.dump("list the filters", RouteNetlinkMessage::GetTrafficFilter(message))?;
         let numbers = found.into_iter().filter_map(|message| match message {
             RouteNetlinkMessage::NewTrafficFilter(message)
                 if message.header.index as u32 == self.index

@@ -37,12 +37,7 @@ impl Family {
         // Request extended ACKs, without a copy of the request.
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
-        let mut family = Self {
-            socket,
-            sequence: 0,
-            id: CONTROLLER.0,
-            version: CONTROLLER.1,
-        };
+        let mut family = Self { socket, sequence: 0, id: CONTROLLER.0, version: CONTROLLER.1 };
         let mut wanted = Attributes::default();
         wanted.push(CTRL_ATTR_FAMILY_NAME, &[name.as_bytes(), &[0]].concat());
         let what = format!("find the netlink family {name}");
@@ -98,13 +93,7 @@ impl Family {
         bytes.extend(body);
         self.socket.send(&bytes, 0)?;
         let mut found = Vec::new();
-        while !take(
-            &receive(&self.socket)?,
-            what,
-            self.id,
-            self.sequence,
-            &mut found,
-        )? {}
+        while !take(&receive(&self.socket)?, what, self.id, self.sequence, &mut found)? {}
         Ok(found)
     }
 }
@@ -171,10 +160,7 @@ mod tests {
         let code = (-22i32).to_ne_bytes();
         let text = [&[9u8, 0, 1, 0][..], b"oops\0\0\0\0"].concat();
         let error = [&code[..], &[0; HEADER_BYTES], &text].concat();
-        for (kind, body) in [
-            (NLMSG_ERROR, error),
-            (NLMSG_DONE, [&code[..], &text].concat()),
-        ] {
+        for (kind, body) in [(NLMSG_ERROR, error), (NLMSG_DONE, [&code[..], &text].concat())] {
             let refusal = take(&message(kind, &body), "list", 30, 7, &mut Vec::new());
             assert_eq!(refusal.unwrap_err().to_string(), "cannot list: oops");
         }
@@ -185,9 +171,6 @@ mod tests {
     fn the_kernel_finds_families_by_name() {
         assert_eq!(Family::open("nlctrl", 2).unwrap().id, CONTROLLER.0);
         let missing = Family::open("xdc-none", 1).unwrap_err();
-        assert!(
-            matches!(missing, Error::Refused { errno: 2, .. }),
-            "{missing}"
-        );
+        assert!(matches!(missing, Error::Refused { errno: 2, .. }), "{missing}");
     }
 }

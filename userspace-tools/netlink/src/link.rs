@@ -68,10 +68,7 @@ impl Device {
         let RouteNetlinkMessage::NewLink(message) = message else {
             return None;
         };
-        let mut device = Self {
-            index: message.header.index,
-            ..Default::default()
-        };
+        let mut device = Self { index: message.header.index, ..Default::default() };
         for attribute in message.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => device.name = name,
@@ -116,9 +113,7 @@ pub fn add_veth(a: &VethEnd, b: &VethEnd, mtu_bytes: u32, offload: bool) -> Requ
     let mut message = veth_end(a, mtu_bytes, offload);
     message.attributes.push(LinkAttribute::LinkInfo(vec![
         LinkInfo::Kind(InfoKind::Veth),
-        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(veth_end(
-            b, mtu_bytes, offload,
-        )))),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(veth_end(b, mtu_bytes, offload)))),
     ]));
     Request {
         what: format!("create the link {} - {}", b.name, a.name),
@@ -164,9 +159,7 @@ fn veth_end(end: &VethEnd, mtu_bytes: u32, offload: bool) -> LinkMessage {
     if !offload {
         message.attributes.push(LinkAttribute::GsoMaxSegs(1));
     }
-    message
-        .attributes
-        .extend(end.netns.map(LinkAttribute::NetNsFd));
+    message.attributes.extend(end.netns.map(LinkAttribute::NetNsFd));
     message
 }
 
@@ -239,14 +232,9 @@ pub fn join_bond(name: &str, index: u32, bond: u32, queue_mapping: u16) -> [Requ
     };
     let queue = LinkAttribute::LinkInfo(vec![
         LinkInfo::PortKind(InfoPortKind::Bond),
-        LinkInfo::PortData(InfoPortData::BondPort(vec![InfoBondPort::QueueId(
-            queue_mapping,
-        )])),
+        LinkInfo::PortData(InfoPortData::BondPort(vec![InfoBondPort::QueueId(queue_mapping)])),
     ]);
-    [
-        change(LinkAttribute::Controller(bond), "add to a bond"),
-        change(queue, "set the queue of"),
-    ]
+    [change(LinkAttribute::Controller(bond), "add to a bond"), change(queue, "set the queue of")]
 }
 
 /// Sets a device up. `name` is for the error message.
@@ -363,10 +351,7 @@ pub fn add_host_route(
     source: Ipv4Addr,
     metrics: &RouteMetrics,
 ) -> Request {
-    let next = NextHop {
-        gateway: host.into(),
-        index,
-    };
+    let next = NextHop { gateway: host.into(), index };
     add_route(host.into(), 32, &[next], source.into(), metrics)
 }
 
@@ -381,9 +366,7 @@ pub fn add_device_route(
     if let RouteNetlinkMessage::NewRoute(message) = &mut request.message {
         message.header.scope = RouteScope::Link;
         message.header.flags = RouteFlags::empty();
-        message
-            .attributes
-            .retain(|attribute| !matches!(attribute, RouteAttribute::Gateway(_)));
+        message.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::Gateway(_)));
     }
     request
 }
@@ -427,9 +410,7 @@ pub fn add_route(
                 next.attributes = vec![RouteAttribute::Gateway(hop.gateway.into())];
                 next
             });
-            message
-                .attributes
-                .push(RouteAttribute::MultiPath(hops.collect()));
+            message.attributes.push(RouteAttribute::MultiPath(hops.collect()));
         }
     }
     if !next_hops.is_empty() {

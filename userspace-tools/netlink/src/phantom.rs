@@ -216,25 +216,12 @@ mod tests {
     #[test]
     fn enums_match_the_header() {
         let check = |declaration: &str, prefix: &str, names: &[&str]| {
-            let expected = names
-                .iter()
-                .map(|name| format!("{prefix}{}", name.to_uppercase()));
-            assert!(
-                members(declaration).into_iter().eq(expected),
-                "{declaration}"
-            );
+            let expected = names.iter().map(|name| format!("{prefix}{}", name.to_uppercase()));
+            assert!(members(declaration).into_iter().eq(expected), "{declaration}");
         };
         check("enum tc_phantom_mark {", "TC_PHANTOM_MARK_", Mark::NAMES);
-        check(
-            "enum tc_phantom_mark_at {",
-            "TC_PHANTOM_MARK_AT_",
-            MarkAt::NAMES,
-        );
-        check(
-            "enum tc_phantom_color_source {",
-            "TC_PHANTOM_COLOR_SOURCE_",
-            ColorSource::NAMES,
-        );
+        check("enum tc_phantom_mark_at {", "TC_PHANTOM_MARK_AT_", MarkAt::NAMES);
+        check("enum tc_phantom_color_source {", "TC_PHANTOM_COLOR_SOURCE_", ColorSource::NAMES);
         check("enum tc_phantom_gso {", "TC_PHANTOM_GSO_", Gso::NAMES);
     }
 
@@ -246,20 +233,13 @@ mod tests {
         let specification = &documents[0];
 
         // Ids count from 1; the first is for padding.
-        let attributes = of(
-            &specification["attribute-sets"],
-            "phantom-attrs",
-            "attributes",
-        );
+        let attributes = of(&specification["attribute-sets"], "phantom-attrs", "attributes");
         assert_eq!(text(attributes[0], "name"), Some("pad"));
         assert_eq!(attributes.len(), IDS.len() + 1);
         for (((name, id), ynl_type), described) in IDS.iter().zip(YNL_TYPES).zip(&attributes[1..]) {
             assert_eq!(attributes[usize::from(*id) - 1], *described);
             let described_as = text(described, "name").unwrap().to_uppercase();
-            assert_eq!(
-                format!("TCA_PHANTOM_{}", described_as.replace('-', "_")),
-                *name
-            );
+            assert_eq!(format!("TCA_PHANTOM_{}", described_as.replace('-', "_")), *name);
             assert_eq!(text(described, "type"), Some(*ynl_type), "{name}");
         }
 

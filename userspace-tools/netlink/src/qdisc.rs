@@ -107,10 +107,7 @@ pub fn clsact(index: u32) -> Request {
     Qdisc {
         index,
         parent: Handle::CLSACT,
-        handle: Handle {
-            major: 0xffff,
-            minor: 0,
-        },
+        handle: Handle { major: 0xffff, minor: 0 },
         kind: "clsact",
         options: Vec::new(),
     }
@@ -122,11 +119,7 @@ pub fn delete(index: u32, parent: Handle) -> Request {
     Request {
         what: "delete the qdisc".to_string(),
         message: RouteNetlinkMessage::DelQueueDiscipline(TcMessage::from_parts(
-            TcHeader {
-                index: index as i32,
-                parent,
-                ..Default::default()
-            },
+            TcHeader { index: index as i32, parent, ..Default::default() },
             Vec::new(),
         )),
         flags: 0,

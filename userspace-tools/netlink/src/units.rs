@@ -118,24 +118,15 @@ const SIZE_UNITS: &[Unit] = &[
     ("gb", 1 << 30),
 ];
 
-const TIME_UNITS: &[Unit] = &[
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-];
+const TIME_UNITS: &[Unit] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
 /// Parses a number and one of `units`, in any case; `what` names the quantity in errors.
 pub fn parse(text: &str, units: &[Unit], what: &str, example: &str) -> Result<u64, String> {
     if text.starts_with('-') {
-        return Err(format!(
-            "'{text}' is below 0: a {what} must not be negative"
-        ));
+        return Err(format!("'{text}' is below 0: a {what} must not be negative"));
     }
     let bad = || format!("'{text}' is not a {what} (example: {example})");
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim().to_ascii_lowercase();
     let factor = units
@@ -329,10 +320,7 @@ mod tests {
     /// Any number, and multiples of units.
     fn numbers() -> impl Strategy<Value = u64> {
         let units = prop::sample::select(vec![1, 8, 1_000, 1 << 10, 1_000_000, 1 << 20, 1 << 30]);
-        prop_oneof![
-            any::<u64>(),
-            (0..100_000u64, units).prop_map(|(n, unit)| n * unit)
-        ]
+        prop_oneof![any::<u64>(), (0..100_000u64, units).prop_map(|(n, unit)| n * unit)]
     }
 
     proptest! {

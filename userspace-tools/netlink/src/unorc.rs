@@ -73,8 +73,7 @@ pub struct Options {
 }
 
 fn number<T: std::str::FromStr>(name: &str, word: &str) -> Result<T, String> {
-    word.parse()
-        .map_err(|_| format!("{name}: invalid value \"{word}\""))
+    word.parse().map_err(|_| format!("{name}: invalid value \"{word}\""))
 }
 
 /// Parses a mark or a TOS as ip shows them: hexadecimal after `0x`.
@@ -124,12 +123,7 @@ fn code(word: &str) -> Result<(u8, u8), String> {
 impl Options {
     /// Sets both addresses and the port.
     pub fn between(self, local: impl Into<IpAddr>, remote: impl Into<IpAddr>, port: u16) -> Self {
-        Self {
-            local: Some(local.into()),
-            remote: Some(remote.into()),
-            port: Some(port),
-            ..self
-        }
+        Self { local: Some(local.into()), remote: Some(remote.into()), port: Some(port), ..self }
     }
 
     /// Parses the words of a command line.
@@ -137,11 +131,7 @@ impl Options {
         let mut options = Options::default();
         let mut words = words.iter().copied();
         while let Some(name) = words.next() {
-            let mut value = || {
-                words
-                    .next()
-                    .ok_or_else(|| format!("{name}: the value is missing"))
-            };
+            let mut value = || words.next().ok_or_else(|| format!("{name}: the value is missing"));
             let is_new = match name {
                 "local" => options.local.replace(number(name, value()?)?).is_none(),
                 "remote" => options.remote.replace(number(name, value()?)?).is_none(),
@@ -149,17 +139,11 @@ impl Options {
                 "fec" => options.fec.replace(code(value()?)?).is_none(),
                 "paths" => {
                     let kinds = Kind::ALL.iter().map(|kind| kind.name());
-                    options
-                        .paths
-                        .replace(one_of(name, value()?, kinds)?)
-                        .is_none()
+                    options.paths.replace(one_of(name, value()?, kinds)?).is_none()
                 }
                 "freeze" => {
                     let freezes = FREEZES.iter().copied();
-                    options
-                        .freeze
-                        .replace(one_of(name, value()?, freezes)?)
-                        .is_none()
+                    options.freeze.replace(one_of(name, value()?, freezes)?).is_none()
                 }
                 "timer" => {
                     let us = match value()? {
@@ -252,10 +236,7 @@ impl Options {
                 None => {}
             }
         }
-        put(
-            Attribute::Port,
-            self.port.map(|port| port.to_be_bytes().to_vec()),
-        );
+        put(Attribute::Port, self.port.map(|port| port.to_be_bytes().to_vec()));
         put(Attribute::Data, self.fec.map(|(data, _)| vec![data]));
         put(Attribute::Parity, self.fec.map(|(_, parity)| vec![parity]));
         put(Attribute::Paths, self.paths.map(|paths| vec![paths]));
@@ -263,18 +244,9 @@ impl Options {
         let us = |us: Option<u32>| us.map(|us| us.to_ne_bytes().to_vec());
         put(Attribute::Timer, us(self.timer_us));
         put(Attribute::Flush, us(self.flush_us));
-        put(
-            Attribute::Channels,
-            self.channels.map(|channels| vec![channels]),
-        );
-        put(
-            Attribute::Window,
-            self.window.map(|window| window.to_ne_bytes().to_vec()),
-        );
-        put(
-            Attribute::Fwmark,
-            self.fwmark.map(|mark| mark.to_ne_bytes().to_vec()),
-        );
+        put(Attribute::Channels, self.channels.map(|channels| vec![channels]));
+        put(Attribute::Window, self.window.map(|window| window.to_ne_bytes().to_vec()));
+        put(Attribute::Fwmark, self.fwmark.map(|mark| mark.to_ne_bytes().to_vec()));
         put(Attribute::Tos, self.tos.map(|tos| vec![tos]));
         put(Attribute::Ttl, self.ttl.map(|ttl| vec![ttl]));
         put(Attribute::Df, self.df.map(|df| vec![df]));
@@ -325,11 +297,8 @@ impl Options {
         let freeze = self.freeze.filter(|&freeze| Freeze::of(freeze).is_some());
         put(
             "freeze",
-            freeze.and_then(|freeze| {
-                FREEZES
-                    .get(usize::from(freeze))
-                    .map(|word| (*word).to_owned())
-            }),
+            freeze
+                .and_then(|freeze| FREEZES.get(usize::from(freeze)).map(|word| (*word).to_owned())),
         );
         let timer = |us| match us {
             0 => "auto".to_owned(),
@@ -388,16 +357,11 @@ mod tests {
                 let options = Options::parse(&words).unwrap();
                 let attributes = options.attributes();
                 let read = Options::read(|number| {
-                    let found = attributes
-                        .iter()
-                        .find(|(other, _)| usize::from(*other) == number);
+                    let found = attributes.iter().find(|(other, _)| usize::from(*other) == number);
                     found.map(|(_, bytes)| &bytes[..])
                 });
                 assert_eq!(read, options);
-                let shown = read
-                    .words()
-                    .into_iter()
-                    .map(|(name, word)| format!("{name} {word}"));
+                let shown = read.words().into_iter().map(|(name, word)| format!("{name} {word}"));
                 assert_eq!(shown.collect::<Vec<_>>().join(" "), line);
             }
         }
@@ -445,32 +409,21 @@ mod tests {
         for line in ["", "fec off", "fec 28+3", "channels 3", "window 64"] {
             assert_eq!(check(line), Ok(()), "{line}");
         }
-        for line in [
-            "fec 0+2",
-            "fec 29+1",
-            "fec 8+4",
-            "fec 8+0",
-            "channels 9",
-            "window 100",
-        ] {
+        for line in ["fec 0+2", "fec 29+1", "fec 8+4", "fec 8+0", "channels 9", "window 100"] {
             assert!(check(line).is_err(), "{line}");
         }
     }
 
     #[test]
     fn counters_match_the_header() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../modules/include/uapi/linux/unorc.h"
-        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../modules/include/uapi/linux/unorc.h");
         let header = std::fs::read_to_string(path).unwrap();
         let names = header.lines().filter_map(|line| {
             let name = line.trim().strip_prefix("__u64 ")?;
             Some(name.strip_suffix(';')?.to_owned())
         });
-        let bytes: Vec<u8> = (0..Count::NAMES.len() as u64 + 1)
-            .flat_map(u64::to_ne_bytes)
-            .collect();
+        let bytes: Vec<u8> =
+            (0..Count::NAMES.len() as u64 + 1).flat_map(u64::to_ne_bytes).collect();
         assert!(names.eq(counters(&bytes).map(|(name, _)| name.to_owned())));
         assert_eq!(counters(&bytes).nth(3), Some(("tx_feedback", 3)));
         assert_eq!(counters(&bytes[..20]).count(), 2);
@@ -509,9 +462,7 @@ mod tests {
         let definitions = &specification["definitions"];
         let entries = |name: &str| {
             let entries = of(definitions, name, "entries").into_iter();
-            entries
-                .filter_map(|e| Some(e.as_str()?.to_owned()))
-                .collect::<Vec<_>>()
+            entries.filter_map(|e| Some(e.as_str()?.to_owned())).collect::<Vec<_>>()
         };
         assert_eq!(entries("unorc-paths"), Kind::ALL.map(Kind::name));
         assert_eq!(entries("unorc-freeze"), FREEZES);
@@ -527,10 +478,7 @@ mod tests {
 
     #[test]
     fn attributes_match_the_header() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../modules/include/uapi/linux/unorc.h"
-        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../modules/include/uapi/linux/unorc.h");
         let header = std::fs::read_to_string(path).unwrap();
         let names = header.lines().filter_map(|line| {
             let name = line.trim().strip_prefix("IFLA_UNORC_")?;

@@ -110,11 +110,7 @@ impl Textual<u32> for Factor {
     fn read(text: &str) -> Result<u32, String> {
         let bad = || format!("'{text}' is not a factor (example: 0.5)");
         let ppm = text.parse::<f64>().map_err(|_| bad())? * f64::from(PPM);
-        if (0.0..=f64::from(u32::MAX)).contains(&ppm) {
-            Ok(ppm.round() as u32)
-        } else {
-            Err(bad())
-        }
+        if (0.0..=f64::from(u32::MAX)).contains(&ppm) { Ok(ppm.round() as u32) } else { Err(bad()) }
     }
     fn print(value: &u32) -> String {
         (f64::from(*value) / f64::from(PPM)).to_string()
@@ -126,8 +122,7 @@ impl Textual<u32> for Factor {
 
 impl<T: FromStr + ToString + Copy + Into<i64>> Textual<T> for Plain {
     fn read(text: &str) -> Result<T, String> {
-        text.parse()
-            .map_err(|_| format!("'{text}' is not a number of bytes"))
+        text.parse().map_err(|_| format!("'{text}' is not a number of bytes"))
     }
     fn print(value: &T) -> String {
         value.to_string()
@@ -185,8 +180,7 @@ impl Textual<String> for Name {
 
 impl Textual<u64> for Count {
     fn read(text: &str) -> Result<u64, String> {
-        text.parse()
-            .map_err(|_| format!("'{text}' is not a 64-bit number"))
+        text.parse().map_err(|_| format!("'{text}' is not a 64-bit number"))
     }
     fn print(value: &u64) -> String {
         value.to_string()
@@ -243,9 +237,7 @@ pub(crate) fn to_words<O>(
     known: &'static [Word<O>],
     options: &O,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    known
-        .iter()
-        .filter_map(move |word| Some((word.name, (word.get)(options)?)))
+    known.iter().filter_map(move |word| Some((word.name, (word.get)(options)?)))
 }
 
 /// Returns the options that are set as JSON; keys contain the units.

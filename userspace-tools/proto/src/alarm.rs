@@ -81,11 +81,7 @@ impl Listener {
     pub fn hear(&mut self, line: &str) -> Option<String> {
         let replayed = std::mem::replace(&mut self.replays, line.contains(REPLAY));
         if let Some((_, kind)) = line.split_once(ANNOUNCED) {
-            if replayed
-                && self
-                    .announced
-                    .is_some_and(|(known, ..)| known == kind.trim())
-            {
+            if replayed && self.announced.is_some_and(|(known, ..)| known == kind.trim()) {
                 return None;
             }
             let nested = self.end();
@@ -166,10 +162,8 @@ mod tests {
 
     #[test]
     fn an_announced_mistake_needs_exactly_one_report() {
-        let (start, report) = (
-            "[1.0] xdc_alarm: on purpose: kasan",
-            "[1.1] BUG: KASAN: slab-out-of-bounds in x",
-        );
+        let (start, report) =
+            ("[1.0] xdc_alarm: on purpose: kasan", "[1.1] BUG: KASAN: slab-out-of-bounds in x");
         let end = "[1.2] xdc_alarm: made: kasan";
         assert_eq!(reasons(&[start, report, end]), [""; 0]);
         let silent = "the guest's kernel did not report the injected error kasan";

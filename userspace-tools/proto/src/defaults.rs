@@ -14,15 +14,11 @@ mod tests {
 
     #[test]
     fn defaults_match_the_module() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../modules/net/sched/phantom_options.rs"
-        );
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../modules/net/sched/phantom_options.rs");
         let text = std::fs::read_to_string(path).unwrap();
         let default = |name: &str| -> u64 {
-            let line = text
-                .lines()
-                .find(|line| line.contains(&format!("\"{name}\"")));
+            let line = text.lines().find(|line| line.contains(&format!("\"{name}\"")));
             let digits = line.unwrap().rsplit(", ").next().unwrap();
             let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
             digits.parse().unwrap()

@@ -43,10 +43,7 @@ pub struct Gates {
 impl Gates {
     /// None if a gate names an unknown flow, or two gates start one flow.
     pub fn new(gates: &[Gate], flows: usize) -> Option<Self> {
-        let mut all = Self {
-            gated: vec![false; flows],
-            ..Self::default()
-        };
+        let mut all = Self { gated: vec![false; flows], ..Self::default() };
         for (number, gate) in gates.iter().enumerate() {
             for &flow in &gate.starts {
                 let gated = all.gated.get_mut(flow)?;
@@ -112,22 +109,14 @@ mod tests {
     use super::*;
 
     fn gate(needs: usize, received: &[usize], acked: &[usize], starts: &[usize]) -> Gate {
-        Gate {
-            needs,
-            received: received.to_vec(),
-            acked: acked.to_vec(),
-            starts: starts.to_vec(),
-        }
+        Gate { needs, received: received.to_vec(), acked: acked.to_vec(), starts: starts.to_vec() }
     }
 
     #[test]
     fn a_gate_opens_once_when_enough_flows_have_ended() {
         let all = [gate(2, &[0, 1], &[2], &[3, 4]), gate(1, &[3], &[3], &[5])];
         let mut gates = Gates::new(&all, 6).unwrap();
-        assert_eq!(
-            (gates.has(2), gates.has(3), gates.gated()),
-            (false, true, 3)
-        );
+        assert_eq!((gates.has(2), gates.has(3), gates.gated()), (false, true, 3));
         assert!(gates.count(0, End::Received).is_empty());
         assert!(gates.count(0, End::Received).is_empty(), "counted twice");
         assert!(gates.count(1, End::Acked).is_empty(), "no such event");
@@ -140,14 +129,8 @@ mod tests {
     #[test]
     fn a_circle_and_a_gate_without_enough_flows_are_stuck() {
         let stuck = |all: &[Gate]| Gates::new(all, 4).unwrap().stuck();
-        assert_eq!(
-            stuck(&[gate(1, &[0], &[], &[1]), gate(1, &[], &[1], &[2, 3])]),
-            None
-        );
-        assert_eq!(
-            stuck(&[gate(1, &[2], &[], &[1]), gate(1, &[1], &[], &[2])]),
-            Some(1)
-        );
+        assert_eq!(stuck(&[gate(1, &[0], &[], &[1]), gate(1, &[], &[1], &[2, 3])]), None);
+        assert_eq!(stuck(&[gate(1, &[2], &[], &[1]), gate(1, &[1], &[], &[2])]), Some(1));
         assert_eq!(stuck(&[gate(3, &[0, 1], &[], &[2])]), Some(2));
     }
 

@@ -61,13 +61,7 @@ pub struct Plan {
 impl Plan {
     /// Plans a job that needs no module.
     pub fn of(job: Job) -> Self {
-        Self {
-            version: VERSION,
-            modules: Vec::new(),
-            parameters: Vec::new(),
-            bpf: Vec::new(),
-            job,
-        }
+        Self { version: VERSION, modules: Vec::new(), parameters: Vec::new(), bpf: Vec::new(), job }
     }
 }
 

@@ -29,12 +29,7 @@ pub struct Rule {
 }
 
 const fn rule(noun: &'static str, marks: &'static str, longest: usize) -> Rule {
-    Rule {
-        noun,
-        marks,
-        longest,
-        number: false,
-    }
+    Rule { noun, marks, longest, number: false }
 }
 
 /// At most MODULE_NAME_LEN - 1 characters.
@@ -44,10 +39,7 @@ pub const CONGESTION_CONTROL: Rule = rule("name of a congestion control", "_-", 
 /// Kind of a qdisc: tc loads `q_KIND.so`, and the kernel the module `sch_KIND`.
 pub const QDISC: Rule = rule("name of a qdisc", "_-", 15);
 /// No `/`, because netem's `distribution NAME` opens a file in tc's folder.
-pub const TC_WORD: Rule = Rule {
-    number: true,
-    ..rule("word for tc", "_-+.,:%", 64)
-};
+pub const TC_WORD: Rule = Rule { number: true, ..rule("word for tc", "_-+.,:%", 64) };
 /// At most IFNAMSIZ - 1 characters.
 pub const DEVICE: Rule = rule("name of a network device", "_-.:", 15);
 
@@ -146,11 +138,7 @@ impl Plan {
 fn program(name: &str) -> Option<Command> {
     let mut paths = PATH.split(':').map(|dir| Path::new(dir).join(name));
     let mut command = Command::new(paths.find(|path| path.is_file())?);
-    command
-        .env_clear()
-        .env("PATH", PATH)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null());
+    command.env_clear().env("PATH", PATH).env("LC_ALL", "C").stdin(Stdio::null());
     Some(command)
 }
 
@@ -251,10 +239,7 @@ impl TcBatch {
             .stderr(Stdio::piped())
             .spawn()?;
         // The write fails if tc ends early; its standard error has the reason.
-        let _ = child
-            .stdin
-            .take()
-            .map(|mut stdin| stdin.write_all(self.0.as_bytes()));
+        let _ = child.stdin.take().map(|mut stdin| stdin.write_all(self.0.as_bytes()));
         child.wait_with_output()
     }
 }
@@ -279,18 +264,11 @@ mod tests {
 
     fn queue(text: &str) -> TcQueue {
         let mut words = text.split(' ').map(str::to_owned);
-        TcQueue {
-            kind: words.next().unwrap(),
-            words: words.collect(),
-            seed: None,
-        }
+        TcQueue { kind: words.next().unwrap(), words: words.collect(), seed: None }
     }
 
     fn arguments(command: &Command) -> Vec<&str> {
-        command
-            .get_args()
-            .map(|arg| arg.to_str().unwrap())
-            .collect()
+        command.get_args().map(|arg| arg.to_str().unwrap()).collect()
     }
 
     #[test]
@@ -306,10 +284,7 @@ mod tests {
             assert!(command.get_program().to_str().unwrap().starts_with('/'));
         }
         let said = MODULE.check("a\u{1b}[2Jb").unwrap_err().to_string();
-        assert!(
-            said.starts_with("'a\\u{1b}[2Jb' is not a valid name"),
-            "{said}"
-        );
+        assert!(said.starts_with("'a\\u{1b}[2Jb' is not a valid name"), "{said}");
     }
 
     #[test]
@@ -357,10 +332,7 @@ mod tests {
         // Cargo sets environment variables for this test.
         let output = program("env").unwrap().output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        let mut names: Vec<_> = text
-            .lines()
-            .filter_map(|line| line.split('=').next())
-            .collect();
+        let mut names: Vec<_> = text.lines().filter_map(|line| line.split('=').next()).collect();
         names.sort_unstable();
         assert_eq!(names, ["LC_ALL", "PATH"]);
     }
@@ -368,10 +340,7 @@ mod tests {
     #[test]
     fn every_name_in_a_plan_is_checked() {
         let of_run = |run| Plan::of(Job::Run(run)).check_names();
-        let named = |cc: &str| crate::RunPlan {
-            cc: cc.to_owned(),
-            ..Default::default()
-        };
+        let named = |cc: &str| crate::RunPlan { cc: cc.to_owned(), ..Default::default() };
         assert_eq!(of_run(named("")), Ok(()));
         assert_eq!(of_run(named("cubic")), Ok(()));
         assert!(of_run(named("../x")).is_err());

@@ -5,11 +5,7 @@ use super::*;
 #[test]
 fn hosts_of_a_rack_are_aligned_blocks() {
     let blocks = |first_host, hosts| {
-        let rack = Rack {
-            first_host,
-            hosts,
-            ..Default::default()
-        };
+        let rack = Rack { first_host, hosts, ..Default::default() };
         rack.blocks()
     };
     assert_eq!(blocks(0, 8), [(0, 3)]);

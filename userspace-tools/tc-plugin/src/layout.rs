@@ -54,15 +54,10 @@ pub fn check(program: &impl Program) -> Result<(), String> {
     for (kind, used) in USED {
         let table = program.table(kind)?;
         if table.words.len() != WORDS {
-            return Err(format!(
-                "{kind}_qdisc_util has {} words, not {WORDS}",
-                table.words.len()
-            ));
+            return Err(format!("{kind}_qdisc_util has {} words, not {WORDS}", table.words.len()));
         }
         if table.id != *kind {
-            return Err(format!(
-                "the second word of {kind}_qdisc_util is not a name"
-            ));
+            return Err(format!("the second word of {kind}_qdisc_util is not a name"));
         }
         for (at, word) in table.words.iter().enumerate().skip(2) {
             if (*word != 0) != used.contains(&at) {
@@ -90,10 +85,7 @@ mod tests {
 
     impl Program for Fake {
         fn table(&self, kind: &str) -> Result<Table, String> {
-            self.0
-                .get(kind)
-                .cloned()
-                .ok_or(format!("tc has no {kind}_qdisc_util"))
+            self.0.get(kind).cloned().ok_or(format!("tc has no {kind}_qdisc_util"))
         }
         fn function(&self, _: &str) -> Option<usize> {
             Some(FUNCTION + 3)
@@ -131,16 +123,8 @@ mod tests {
 
     #[test]
     fn an_added_or_missing_field_is_refused() {
-        assert!(
-            altered(|table| table.words.push(0))
-                .unwrap_err()
-                .contains("9 words")
-        );
-        assert!(
-            altered(|table| table.words.truncate(7))
-                .unwrap_err()
-                .contains("7 words")
-        );
+        assert!(altered(|table| table.words.push(0)).unwrap_err().contains("9 words"));
+        assert!(altered(|table| table.words.truncate(7)).unwrap_err().contains("7 words"));
     }
 
     #[test]

@@ -63,15 +63,9 @@ mod tests {
         let bytes: Vec<u8> = (1..=count as u64).flat_map(u64::to_ne_bytes).collect();
         let lines = statistics::<K>(&bytes);
         assert_eq!(lines.len(), K::LINES.len());
-        let words: Vec<_> = lines
-            .iter()
-            .flat_map(|l| l.split_whitespace())
-            .step_by(2)
-            .collect();
+        let words: Vec<_> = lines.iter().flat_map(|l| l.split_whitespace()).step_by(2).collect();
         let values = K::xstats(&[]);
-        let names = values
-            .iter()
-            .map(|(name, _)| name.trim_end_matches("_bytes_per_s"));
+        let names = values.iter().map(|(name, _)| name.trim_end_matches("_bytes_per_s"));
         assert!(words.into_iter().eq(names));
         lines
     }

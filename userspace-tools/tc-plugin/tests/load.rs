@@ -54,24 +54,12 @@ fn this_machines_tc_prints_help() {
 #[test]
 fn this_machines_tc_reports_each_mistake() {
     for (words, sentence) in [
-        (
-            &["limit", "big"][..],
-            "Error: argument \"big\" is wrong: limit: 'big' is not a size",
-        ),
-        (
-            &["rate", "10"],
-            "Error: argument \"10\" is wrong: rate: '10' is not a rate",
-        ),
+        (&["limit", "big"][..], "Error: argument \"big\" is wrong: limit: 'big' is not a size"),
+        (&["rate", "10"], "Error: argument \"10\" is wrong: rate: '10' is not a rate"),
         (&["drain", "1.5"], "is not a fraction from 0 to 1"),
-        (
-            &["mark", "maybe"],
-            "`maybe` is not one of none, phantom, physical, either, both",
-        ),
+        (&["mark", "maybe"], "`maybe` is not one of none, phantom, physical, either, both"),
         (&["dscp-color", "64:red"], "'64' is not a DSCP from 0 to 63"),
-        (
-            &["limit"],
-            "Command line is not complete: \"limit\" has no value.",
-        ),
+        (&["limit"], "Command line is not complete: \"limit\" has no value."),
         (&["speed", "1"], "What is \"speed\"?\nUsage: ... phantom "),
     ] {
         let said = tc(words);

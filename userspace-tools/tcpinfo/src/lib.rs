@@ -136,9 +136,7 @@ impl TcpInfo {
         // SAFETY: `info` is plain data of at least `length` bytes, valid for every bit pattern,
         // and `bytes` has as many.
         unsafe {
-            (&raw mut info)
-                .cast::<u8>()
-                .copy_from_nonoverlapping(bytes.as_ptr(), length);
+            (&raw mut info).cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), length);
         }
         info
     }
@@ -184,12 +182,7 @@ const fn counter(
     get: fn(&TcpInfo) -> u64,
     meaning: &'static str,
 ) -> Counter {
-    Counter {
-        name,
-        of,
-        get,
-        meaning,
-    }
+    Counter { name, of, get, meaning }
 }
 
 /// Counters in the order of `FlowResult::counters`. Agent, results, pages and tables use this
@@ -219,12 +212,7 @@ pub const COUNTERS: &[Counter] = &[
         |info| info.reord_seen.into(),
         "packets that arrived out of order",
     ),
-    counter(
-        "bytes_retrans",
-        Of::Bytes,
-        |info| info.bytes_retrans,
-        "retransmitted payload",
-    ),
+    counter("bytes_retrans", Of::Bytes, |info| info.bytes_retrans, "retransmitted payload"),
     counter(
         "busy_us",
         Of::Us,

@@ -38,20 +38,14 @@ impl Added {
     fn read(dir: &Path) -> Option<Self> {
         let text = fs::read_to_string(dir.join(ENTRY)).ok()?;
         let entry: Self = toml::from_str(&text).ok()?;
-        let named = entry
-            .names
-            .iter()
-            .all(|it| CONGESTION_CONTROL.check(it).is_ok());
+        let named = entry.names.iter().all(|it| CONGESTION_CONTROL.check(it).is_ok());
         (named && MODULE.check(&entry.module).is_ok()).then_some(entry)
     }
 }
 
 /// Entries of all modules, by the modules' names.
 pub fn entries(dir: &Path) -> Vec<Added> {
-    folders(dir)
-        .iter()
-        .filter_map(|dir| Added::read(dir))
-        .collect()
+    folders(dir).iter().filter_map(|dir| Added::read(dir)).collect()
 }
 
 /// Paths of all modules for a kernel, also of modules without an entry.

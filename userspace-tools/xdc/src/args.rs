@@ -45,9 +45,7 @@ impl Outcome {
 
 /// Parser of a guest's timeout, 1 to 1,000,000 s.
 pub fn seconds() -> impl TypedValueParser<Value = Duration> {
-    clap::value_parser!(u64)
-        .range(1..=1_000_000)
-        .map(Duration::from_secs)
+    clap::value_parser!(u64).range(1..=1_000_000).map(Duration::from_secs)
 }
 
 /// Parser of seeds that a scenario's file can repeat: TOML's integers are signed.

@@ -181,10 +181,7 @@ impl Error {
 
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Self {
-        Self {
-            hint: refused.hint.map(str::to_owned),
-            ..Self::failure(refused.what)
-        }
+        Self { hint: refused.hint.map(str::to_owned), ..Self::failure(refused.what) }
     }
 }
 

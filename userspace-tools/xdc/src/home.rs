@@ -58,10 +58,8 @@ impl Home {
             return if is_home(&path) {
                 Ok(Self::at(path, None))
             } else {
-                let what = format!(
-                    "XDC_HOME={} is neither a checkout nor a bundle",
-                    path.display()
-                );
+                let what =
+                    format!("XDC_HOME={} is neither a checkout nor a bundle", path.display());
                 Err(Error::failure(what).hint("point it at the directory with scenarios/"))
             };
         }
@@ -83,30 +81,17 @@ impl Home {
     }
 
     fn at(root: PathBuf, trust: Option<Trust>) -> Self {
-        Self {
-            build: root.join("build"),
-            added: Some(root.join("build/added")),
-            root,
-            trust,
-        }
+        Self { build: root.join("build"), added: Some(root.join("build/added")), root, trust }
     }
 
     /// This home with another folder of build products.
     pub fn with_build(&self, build: PathBuf) -> Self {
-        Self {
-            root: self.root.clone(),
-            build,
-            added: None,
-            trust: self.trust.clone(),
-        }
+        Self { root: self.root.clone(), build, added: None, trust: self.trust.clone() }
     }
 
     /// This home with another folder of added congestion controls.
     pub fn with_added(&self, added: PathBuf) -> Self {
-        Self {
-            added: Some(added),
-            ..self.with_build(self.build.clone())
-        }
+        Self { added: Some(added), ..self.with_build(self.build.clone()) }
     }
 
     /// Folder for the modules of `xdc cc add`.
@@ -204,12 +189,10 @@ impl Home {
             // The link may lead into another user's cache.
             Err(err) if err.kind() == ErrorKind::PermissionDenied => {
                 let target = fs::read_link(&full).unwrap_or_else(|_| full.clone());
-                Err(
-                    Error::failure(format!("build/{path} is not readable: {err}")).hint(format!(
-                        "make as this user, or read permission for {}",
-                        target.display()
-                    )),
-                )
+                Err(Error::failure(format!("build/{path} is not readable: {err}")).hint(format!(
+                    "make as this user, or read permission for {}",
+                    target.display()
+                )))
             }
             Err(_) if !self.is_checkout() => {
                 Err(Error::failure(format!("this bundle has no build/{path}"))
@@ -220,12 +203,11 @@ impl Home {
     }
 
     pub fn kernel(&self, flavour: Flavour) -> Result<PathBuf> {
-        self.artifact(format!("{}/kernel", flavour.name()))
-            .map_err(|err| match flavour {
-                Flavour::Debug => err.hint("make kernel-debug modules-debug"),
-                Flavour::UmlDebug => err.hint("make kernel-uml-debug modules-uml-debug"),
-                Flavour::X86 | Flavour::Uml => err,
-            })
+        self.artifact(format!("{}/kernel", flavour.name())).map_err(|err| match flavour {
+            Flavour::Debug => err.hint("make kernel-debug modules-debug"),
+            Flavour::UmlDebug => err.hint("make kernel-uml-debug modules-uml-debug"),
+            Flavour::X86 | Flavour::Uml => err,
+        })
     }
 
     pub fn release_file(&self, flavour: Flavour) -> Result<PathBuf> {
@@ -240,17 +222,10 @@ impl Home {
 
     /// The kernel's lists of built-in modules, for modprobe.
     pub fn builtin_lists(&self, flavour: Flavour) -> Vec<PathBuf> {
-        [
-            "modules.builtin",
-            "modules.builtin.modinfo",
-            "modules.order",
-        ]
-        .iter()
-        .filter_map(|name| {
-            self.artifact(format!("{}/tree/{name}", flavour.name()))
-                .ok()
-        })
-        .collect()
+        ["modules.builtin", "modules.builtin.modinfo", "modules.order"]
+            .iter()
+            .filter_map(|name| self.artifact(format!("{}/tree/{name}", flavour.name())).ok())
+            .collect()
     }
 
     /// Build tree of the kernel.
@@ -286,11 +261,7 @@ impl Home {
         }
         modules.sort();
         let added = self.added.as_ref();
-        modules.extend(
-            added
-                .into_iter()
-                .flat_map(|dir| added::modules(dir, flavour)),
-        );
+        modules.extend(added.into_iter().flat_map(|dir| added::modules(dir, flavour)));
         for module in &modules {
             self.check_owner(module)?;
         }
@@ -331,9 +302,7 @@ impl Home {
             .filter_map(|entry| Some(entry.ok()?.path()))
             .collect();
         programs.sort();
-        programs
-            .iter()
-            .try_for_each(|path| self.check_owner(path))?;
+        programs.iter().try_for_each(|path| self.check_owner(path))?;
         Ok(programs)
     }
 }
@@ -360,11 +329,7 @@ pub fn cache() -> Option<PathBuf> {
 
 /// Finds the cache as qemu-images/common.sh does; an empty variable counts as unset.
 fn cache_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let set = |name| {
-        variable(name)
-            .filter(|it| !it.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name| variable(name).filter(|it| !it.is_empty()).map(PathBuf::from);
     let base = || {
         set("XDC_CACHE_HOME")
             .or_else(|| set("XDG_CACHE_HOME"))
@@ -418,10 +383,7 @@ pub fn memory_dir(bytes: u64) -> Result<OwnedDir> {
     reap_once(shm);
     let own = format!("{MEMORY}{}m-", bytes >> 20);
     let made = OwnedDir::make(shm, &own).map_err(|err| {
-        Error::io(
-            "cannot make a directory for the guest's memory in /dev/shm",
-            &err,
-        )
+        Error::io("cannot make a directory for the guest's memory in /dev/shm", &err)
     })?;
     // Counted once our directory exists, so that guests that start together count each other. Any
     // user can make such names, so only directories held by live processes of this user count.
@@ -438,11 +400,7 @@ pub fn memory_dir(bytes: u64) -> Result<OwnedDir> {
         // Used memory may be part of other guests' reservations.
         free.saturating_add(used.min(promised.saturating_sub(bytes)))
     });
-    if promised <= room {
-        Ok(made)
-    } else {
-        temp_dir()
-    }
+    if promised <= room { Ok(made) } else { temp_dir() }
 }
 
 fn new_temp_dir(base: &Path) -> Result<OwnedDir> {
@@ -450,12 +408,7 @@ fn new_temp_dir(base: &Path) -> Result<OwnedDir> {
     // Absolute, because it is a guest's current directory.
     std::path::absolute(base)
         .and_then(|base| OwnedDir::make(&base, PREFIX))
-        .map_err(|err| {
-            Error::io(
-                format!("cannot make a directory in {}", base.display()),
-                &err,
-            )
-        })
+        .map_err(|err| Error::io(format!("cannot make a directory in {}", base.display()), &err))
 }
 
 /// Removes directories of killed processes, once per base.
@@ -521,14 +474,10 @@ mod tests {
         let files: [(&str, Find); 6] = [
             (".", |home| home.check_owner(&home.root)),
             ("build/agent", |home| home.agent().map(drop)),
-            ("build/guest-bin/x.o", |home| {
-                home.guest_program("x.o").map(drop)
-            }),
+            ("build/guest-bin/x.o", |home| home.guest_program("x.o").map(drop)),
             ("build/guest-bin/y", |home| home.guest_programs().map(drop)),
             ("qemu-images/in-root.sh", |home| home.in_root().map(drop)),
-            ("qemu-images/common.sh", |home| {
-                home.foreign_root_script().map(drop)
-            }),
+            ("qemu-images/common.sh", |home| home.foreign_root_script().map(drop)),
         ];
         let trust = Trust::of_caller(None);
         let [suspicious, trusting] =

@@ -40,9 +40,8 @@ static AT_END: Mutex<BTreeMap<u64, Action>> = Mutex::new(BTreeMap::new());
 pub fn install() -> Result<()> {
     let ignored = ignored();
     // nohup and a shell's background jobs ignore some signals; respect that.
-    let wanted = [SIGINT, SIGTERM, SIGHUP]
-        .into_iter()
-        .filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let wanted =
+        [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
     let failed = |err: std::io::Error| Error::io("cannot catch signals", &err);
     let mut signals = Signals::new(wanted).map_err(failed)?;
     thread::Builder::new()
@@ -70,8 +69,7 @@ pub fn install() -> Result<()> {
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Runs `action` only if the process is ended before the returned value is dropped.
@@ -92,9 +90,7 @@ impl Drop for OnEnd {
 }
 
 fn at_end() -> std::sync::MutexGuard<'static, BTreeMap<u64, Action>> {
-    AT_END
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    AT_END.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Runs the cleanup actions in reverse order, so guests end before their files go, and exits.

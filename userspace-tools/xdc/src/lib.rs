@@ -105,18 +105,10 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Show(request) => show::command(&request),
         Command::New { file } => new::command(&file),
         Command::Schema => scenario::schema::command(),
-        Command::Check {
-            result,
-            results,
-            json,
-        } => expect::command(&result, &results, json),
-        Command::Compare {
-            a,
-            b,
-            plot,
-            different,
-            json,
-        } => compare::command(&a, &b, plot.as_deref(), (json, different)),
+        Command::Check { result, results, json } => expect::command(&result, &results, json),
+        Command::Compare { a, b, plot, different, json } => {
+            compare::command(&a, &b, plot.as_deref(), (json, different))
+        }
         Command::Table(request) => table::command(&request),
         Command::Export(request) => export::command(&request),
         Command::Shell(request) => shell::command(&request),
@@ -143,11 +135,9 @@ fn dispatch(command: Command) -> Result<bool> {
                 QdiscCommand::Change(args) => qdisc::attach(qdisc::Verb::Change, &args.words),
                 QdiscCommand::Replace(args) => qdisc::attach(qdisc::Verb::Replace, &args.words),
                 QdiscCommand::Del(args) => qdisc::delete(&args.words),
-                QdiscCommand::Show {
-                    statistics,
-                    json,
-                    words,
-                } => qdisc::show(&words, statistics, json),
+                QdiscCommand::Show { statistics, json, words } => {
+                    qdisc::show(&words, statistics, json)
+                }
             }?;
             Ok(true)
         }
@@ -191,11 +181,7 @@ fn list(json: bool) -> Result<bool> {
         .into_iter()
         .map(|name| {
             let scenario = scenario::load(Some(&home), &name, &[])?.scenario;
-            Ok(Listed {
-                name,
-                engine: scenario.engine.name(),
-                title: scenario.title,
-            })
+            Ok(Listed { name, engine: scenario.engine.name(), title: scenario.title })
         })
         .collect::<Result<_>>()?;
     if json {
@@ -203,12 +189,7 @@ fn list(json: bool) -> Result<bool> {
         return Ok(true);
     }
     let width = listed.iter().map(|it| it.name.len()).max().unwrap_or(0);
-    for Listed {
-        name,
-        engine,
-        title,
-    } in listed
-    {
+    for Listed { name, engine, title } in listed {
         println!("{name:width$}  {engine:4}  {}", text::printable(&title));
     }
     Ok(true)
@@ -220,9 +201,8 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     /// Layers; each uses only earlier ones.
-    const WINGS: [&str; 8] = [
-        "measure", "scenario", "guest", "result", "draw", "live", "setup", "command",
-    ];
+    const WINGS: [&str; 8] =
+        ["measure", "scenario", "guest", "result", "draw", "live", "setup", "command"];
 
     /// Files that use any layer; other files beside the folders use none.
     const ABOVE: [&str; 4] = ["cli.rs", "fuzzing.rs", "lib.rs", "main.rs"];
@@ -270,9 +250,7 @@ mod tests {
         let code = text.lines().map(code).collect::<Vec<_>>().join("\n");
         let word = |text: &str| -> String {
             let letters = text.trim_start().chars();
-            letters
-                .take_while(|&c| c.is_alphanumeric() || c == '_')
-                .collect()
+            letters.take_while(|&c| c.is_alphanumeric() || c == '_').collect()
         };
         let mut names = Vec::new();
         for (at, root) in code.match_indices("crate::") {

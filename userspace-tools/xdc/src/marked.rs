@@ -35,20 +35,9 @@ pub fn update_rows(page: &Path, name: &str, table: &str, keys: usize) -> Result<
 fn rows(table: &str, there: &str, keys: usize) -> String {
     // The first two lines are the header.
     let all = [there, table].into_iter().flat_map(|it| it.lines().skip(2));
-    let key = |row: &str| {
-        row.split('|')
-            .skip(1)
-            .take(keys)
-            .map(str::to_owned)
-            .collect()
-    };
+    let key = |row: &str| row.split('|').skip(1).take(keys).map(str::to_owned).collect();
     let rows: BTreeMap<Vec<_>, _> = all.map(|row| (key(row), row)).collect();
-    table
-        .lines()
-        .take(2)
-        .chain(rows.into_values())
-        .flat_map(|line| [line, "\n"])
-        .collect()
+    table.lines().take(2).chain(rows.into_values()).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Splits a page into the text before, in and after the part, without the comments.
@@ -69,10 +58,7 @@ pub fn sections(new: impl IntoIterator<Item = (String, Option<String>)>, page: &
             continue;
         };
         // Writing to a String cannot fail.
-        let _ = write!(
-            part,
-            "<!-- {mark}: begin -->\n{section}<!-- {mark}: end -->\n\n"
-        );
+        let _ = write!(part, "<!-- {mark}: begin -->\n{section}<!-- {mark}: end -->\n\n");
     }
     part
 }
@@ -119,10 +105,7 @@ pub mod tests {
         assert!(update(&link, "t", "B\n").is_err());
         update(&page, "t", "B\n").unwrap();
         let after = fs::metadata(&page).unwrap();
-        assert_eq!(
-            fs::read_to_string(&page).unwrap(),
-            text.replace("b\n", "B\n")
-        );
+        assert_eq!(fs::read_to_string(&page).unwrap(), text.replace("b\n", "B\n"));
         assert_eq!(after.mode() & 0o777, 0o604);
         assert_ne!(before, after.ino());
         // A part with an end mark inside is refused.

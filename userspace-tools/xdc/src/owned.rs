@@ -100,9 +100,7 @@ impl OwnedDir {
         let there = rustix::fs::statat(&base, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let ours = rustix::fs::fstat(&self.dir)?;
         if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino) {
-            return Err(io::Error::other(
-                "another process has replaced the directory",
-            ));
+            return Err(io::Error::other("another process has replaced the directory"));
         }
         self.path.set_file_name(name);
         self.kept = true;
@@ -201,10 +199,8 @@ fn enter(dir: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(&folder, ".", DIRECTORY, Mode::empty())?)
 }
 
-const DIRECTORY: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Opens a directory, but no symlink.
 fn open_dir(path: &Path) -> io::Result<OwnedFd> {
@@ -277,8 +273,7 @@ pub fn held(base: &Path, prefix: &str) -> Vec<String> {
     let entries = fs::read_dir(base).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let own = names.filter(|name| name.starts_with(prefix));
-    own.filter(|name| is_held(&base.join(name)).unwrap_or(false))
-        .collect()
+    own.filter(|name| is_held(&base.join(name)).unwrap_or(false)).collect()
 }
 
 /// Returns whether a process holds the lock; false for another user's directory.
@@ -299,10 +294,8 @@ fn is_held(path: &Path) -> io::Result<bool> {
 pub fn make_folder(path: &Path) -> io::Result<()> {
     for folder in path.ancestors().take(own_folders(path)) {
         if fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_symlink()) {
-            let sentence = format!(
-                "{} is a symbolic link, which is not followed",
-                folder.display()
-            );
+            let sentence =
+                format!("{} is a symbolic link, which is not followed", folder.display());
             return Err(io::Error::other(sentence));
         }
     }
@@ -321,8 +314,7 @@ fn own_folders(path: &Path) -> usize {
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok())
-        .unwrap_or(0o077)
+    mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o077)
 }
 
 /// Replaces a file atomically and durably: readers see all of the old or the new content, also
@@ -481,12 +473,7 @@ mod tests {
         reap(base.path(), "xdc-");
         assert!(!dead.exists());
         assert!(alive.path().exists());
-        for name in [
-            "xdc-somebodys",
-            "other-dead/owner",
-            "xdc-being-made",
-            "xdc-link",
-        ] {
+        for name in ["xdc-somebodys", "other-dead/owner", "xdc-being-made", "xdc-link"] {
             assert!(base.path().join(name).exists(), "{name}");
         }
     }

@@ -31,18 +31,12 @@ pub struct Task {
 
 impl Progress {
     pub fn new() -> Self {
-        Self {
-            bars: std::io::stderr().is_terminal().then(MultiProgress::new),
-            quiet: false,
-        }
+        Self { bars: std::io::stderr().is_terminal().then(MultiProgress::new), quiet: false }
     }
 
     /// Progress that is not shown, of runs whose command has its own.
     pub fn quiet() -> Self {
-        Self {
-            bars: None,
-            quiet: true,
-        }
+        Self { bars: None, quiet: true }
     }
 
     pub fn task(&self, name: &str) -> Task {
@@ -57,12 +51,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(250));
             bar
         });
-        Task {
-            name: name.to_owned(),
-            bar,
-            quiet: self.quiet,
-            said: None,
-        }
+        Task { name: name.to_owned(), bar, quiet: self.quiet, said: None }
     }
 
     /// Prints a line that stays.

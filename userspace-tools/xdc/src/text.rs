@@ -93,10 +93,7 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         assert_eq!(printable("plain, ä\t1"), "plain, ä\t1");
-        assert_eq!(
-            printable("\u{1b}]0;x\u{7}\u{9b}2J\r"),
-            "\\u{1b}]0;x\\u{7}\\u{9b}2J\\r"
-        );
+        assert_eq!(printable("\u{1b}]0;x\u{7}\u{9b}2J\r"), "\\u{1b}]0;x\\u{7}\\u{9b}2J\\r");
         assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
         assert_eq!(printable_lines("a\n\u{1b}c\n"), "a\n\\u{1b}c\n");
     }

@@ -26,10 +26,7 @@ impl Trust {
         let sudo = env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
         let sudo: Option<u32> = sudo.filter(|_| caller.is_root());
         let owners = [caller.as_raw(), 0].into_iter().chain(sudo).chain(author);
-        Self {
-            owners: owners.collect(),
-            is_root: caller.is_root(),
-        }
+        Self { owners: owners.collect(), is_root: caller.is_root() }
     }
 
     /// Fails if another user can write the file or folder or, for root, replace it.
@@ -47,9 +44,7 @@ impl Trust {
             let above: Vec<_> = at.ancestors().collect();
             let link = above.iter().rev().find(|it| it.is_symlink());
             let end = link.map_or(&*at, |link| link);
-            end.ancestors()
-                .skip(1)
-                .try_for_each(|dir| self.check_one(dir, true))?;
+            end.ancestors().skip(1).try_for_each(|dir| self.check_one(dir, true))?;
             let Some(link) = link else { return Ok(()) };
             // In a sticky folder only its owner can replace the link.
             let meta = fs::symlink_metadata(link).map_err(|err| failed(&err))?;
@@ -105,10 +100,7 @@ mod tests {
     use super::*;
 
     fn trust(is_root: bool) -> Trust {
-        Trust {
-            is_root,
-            ..Trust::of_caller(None)
-        }
+        Trust { is_root, ..Trust::of_caller(None) }
     }
 
     fn set_mode(path: &Path, mode: u32) {
@@ -178,10 +170,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         const USER: u32 = 1000;
         const USERS: u32 = 100;
-        let trust = |is_root| Trust {
-            owners: vec![0, USER],
-            is_root,
-        };
+        let trust = |is_root| Trust { owners: vec![0, USER], is_root };
         for (gid, mode, user, root) in [
             (USERS, 0o755, true, true),
             (USERS, 0o775, false, false),

@@ -53,12 +53,7 @@ impl fmt::Display for Size {
     }
 }
 
-deserialize_text!(
-    Size,
-    "a size, such as 500kB",
-    i64 as visit_i64,
-    u64 as visit_u64
-);
+deserialize_text!(Size, "a size, such as 500kB", i64 as visit_i64, u64 as visit_u64);
 
 /// A size of a port: in bytes, or in BDPs of the port's rate and the longest base RTT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,12 +108,7 @@ impl fmt::Display for Amount {
     }
 }
 
-deserialize_text!(
-    Amount,
-    "a size, such as 500kB or 1bdp",
-    i64 as visit_i64,
-    u64 as visit_u64
-);
+deserialize_text!(Amount, "a size, such as 500kB or 1bdp", i64 as visit_i64, u64 as visit_u64);
 
 /// Implements the schema of a text with its own syntax.
 macro_rules! text_schema {

@@ -21,10 +21,7 @@ struct Caller {
 
 impl Caller {
     fn new() -> Self {
-        Self {
-            dir: tempfile::tempdir().unwrap(),
-            home: None,
-        }
+        Self { dir: tempfile::tempdir().unwrap(), home: None }
     }
 
     /// A checkout where nothing is built but `files`.
@@ -42,10 +39,7 @@ impl Caller {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         }
-        Self {
-            home: Some(home),
-            ..Self::new()
-        }
+        Self { home: Some(home), ..Self::new() }
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -113,11 +107,7 @@ fn invalid_recordings_and_events_are_refused() {
     caller.refused(FAILURE, &plot("empty"), &["empty has no events"]);
     caller.refused(USAGE, &plot("/dev/zero"), &["not a regular file"]);
     // Whichever is missing here: tracefs, the module, or permission.
-    caller.refused(
-        FAILURE,
-        &["trace", "--event", "gemini_round", "--seconds", "1"],
-        &[],
-    );
+    caller.refused(FAILURE, &["trace", "--event", "gemini_round", "--seconds", "1"], &[]);
     assert!(!caller.dir.path().join("x.svg").exists());
 }
 
@@ -174,11 +164,7 @@ fn a_uml_shell_refuses_input_from_a_file() {
     // Tests have /dev/null as standard input.
     caller.refused(USAGE, &shell, &["neither a terminal nor a pipe"]);
     let file = fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
-        .args(shell)
-        .stdin(file)
-        .output()
-        .unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_xdc")).args(shell).stdin(file).output().unwrap();
     assert_eq!(output.status.code(), Some(USAGE));
 }
 
@@ -190,37 +176,13 @@ fn malformed_scenarios_are_refused() {
     for (from, to, words) in [
         ("[topology]", "[topology", &["bad.toml:"][..]),
         ("mtu = 1500", "mut = 1500", &["bad.toml:", "mut", "mtu"]),
-        (
-            "rate = \"1gbit\"",
-            "rate = \"1giga\"",
-            &["bad.toml:", "1giga", "1gbit"],
-        ),
-        (
-            "ccs = [\"cubic\"]",
-            "ccs = [\"quick\"]",
-            &["quick", "unocc"],
-        ),
-        (
-            "ccs = [\"cubic\"]",
-            "ccs = []",
-            &["no congestion control is named"],
-        ),
+        ("rate = \"1gbit\"", "rate = \"1giga\"", &["bad.toml:", "1giga", "1gbit"]),
+        ("ccs = [\"cubic\"]", "ccs = [\"quick\"]", &["quick", "unocc"]),
+        ("ccs = [\"cubic\"]", "ccs = []", &["no congestion control is named"]),
         ("dst = \"r\"", "dst = \"x\"", &["bad.toml:", "'x'"]),
-        (
-            "to = \"r\"",
-            "to = \"rr\"",
-            &["bad.toml:", "'rr', which is not a node", "try: 'r'"],
-        ),
-        (
-            "queue_ab = \"port\"",
-            "queue_ab = \"prot\"",
-            &["bad.toml:", "'prot'"],
-        ),
-        (
-            "\"near\", \"far\"",
-            "\"near\", \"near\", \"far\"",
-            &["'near'"],
-        ),
+        ("to = \"r\"", "to = \"rr\"", &["bad.toml:", "'rr', which is not a node", "try: 'r'"]),
+        ("queue_ab = \"port\"", "queue_ab = \"prot\"", &["bad.toml:", "'prot'"]),
+        ("\"near\", \"far\"", "\"near\", \"near\", \"far\"", &["'near'"]),
     ] {
         let text = good.replacen(from, to, 1);
         assert_ne!(text, good, "{from}");
@@ -236,9 +198,11 @@ fn all_mistakes_of_a_file_are_reported_at_once() {
     let caller = Caller::new();
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
     let text = fs::read_to_string(scenario).unwrap();
-    let text = text
-        .replacen("rate = \"1gbit\"", "rate = \"1Gbps\"", 1)
-        .replacen("dst = \"r\"", "dst = \"x\"", 1);
+    let text = text.replacen("rate = \"1gbit\"", "rate = \"1Gbps\"", 1).replacen(
+        "dst = \"r\"",
+        "dst = \"x\"",
+        1,
+    );
     let (head, queue) = text.split_once("[queues.port]\n").unwrap();
     let (_, rest) = queue.split_once("\n[").unwrap();
     let words = "tc = \"fqcodel limit 10\"\n";
@@ -258,52 +222,27 @@ fn mistakes_in_set_are_refused() {
         ("topology.mut=1", &["topology.mut=1", "mut"][..]),
         ("nonsense", &["no '='"]),
         ("flows.9.bytes=1mb", &["'9'"]),
-        (
-            "host.naer.initcwnd=40",
-            &["--set host.naer.initcwnd=40", "not a node", "try: 'near'"],
-        ),
+        ("host.naer.initcwnd=40", &["--set host.naer.initcwnd=40", "not a node", "try: 'near'"]),
         ("queues.port.limit=big", &["'big' is not a size"]),
         ("scale=0", &["'scale' must be at least 1"]),
         (
             "net.unocc.intra_rtt_us=1000001",
             &["net.unocc.intra_rtt_us = 1000001", "0 to 1000000 (us)"],
         ),
-        (
-            "net.unocc.nonsense=1",
-            &["no such sysctl", "line_rate_mbps"],
-        ),
-        (
-            "net.unocc.ai_pmm=1",
-            &[
-                "--set net.unocc.ai_pmm=1",
-                "no such sysctl",
-                "try: 'ai_ppm'",
-            ],
-        ),
+        ("net.unocc.nonsense=1", &["no such sysctl", "line_rate_mbps"]),
+        ("net.unocc.ai_pmm=1", &["--set net.unocc.ai_pmm=1", "no such sysctl", "try: 'ai_ppm'"]),
         ("topology.mtu=20", &["an mtu of 20"]),
         (
             "sysctl.\"kernel.core_pattern\"=|/tmp/evil %p",
             &["kernel.core_pattern belongs to the whole machine"],
         ),
-        (
-            "sysctl.\"/etc/crontab\"=x",
-            &["/etc/crontab is not a sysctl"],
-        ),
-        (
-            "sysctl.\".etc.crontab\"=x",
-            &[".etc.crontab is not a sysctl"],
-        ),
-        (
-            "host.near.sysctl.\"vm.swappiness\"=11",
-            &["vm.swappiness belongs to the whole machine"],
-        ),
+        ("sysctl.\"/etc/crontab\"=x", &["/etc/crontab is not a sysctl"]),
+        ("sysctl.\".etc.crontab\"=x", &[".etc.crontab is not a sysctl"]),
+        ("host.near.sysctl.\"vm.swappiness\"=11", &["vm.swappiness belongs to the whole machine"]),
         ("jain_window=1ns", &["'jain_window' is 1ns"]),
         ("duration=18446744073s", &["'duration' is"]),
         ("flows.0.count=1000000000000", &["'count' is"]),
-        (
-            "topology.hosts=[\"h[1-4294967295]\"]",
-            &["names of 'h[1-4294967295]': 4294967295 times"],
-        ),
+        ("topology.hosts=[\"h[1-4294967295]\"]", &["names of 'h[1-4294967295]': 4294967295 times"]),
         ("title=\"\\u001b]0;owned\\u0007\"", &["control character"]),
     ] {
         let args = ["run", "links", "--engine", "uml", "--set", set];
@@ -314,10 +253,7 @@ fn mistakes_in_set_are_refused() {
 /// Also for root, and before the host is examined.
 #[test]
 fn unsafe_sysctls_are_refused_on_the_host() {
-    let set = [
-        "--set",
-        "sysctl.\"/etc/crontab\"=* * * * * root touch /tmp/owned",
-    ];
+    let set = ["--set", "sysctl.\"/etc/crontab\"=* * * * * root touch /tmp/owned"];
     let args = [&["run", "links", "--engine", "host"], &set[..]].concat();
     Caller::new().refused(USAGE, &args, &["/etc/crontab is not a sysctl"]);
 }
@@ -466,11 +402,7 @@ fn missing_builds_are_named() {
     caller.refused(FAILURE, &uml, &["no kernel module", "try: make"]);
 
     let mut command = Command::new(env!("CARGO_BIN_EXE_xdc"));
-    let output = command
-        .arg("list")
-        .env("XDC_HOME", "/proc")
-        .output()
-        .unwrap();
+    let output = command.arg("list").env("XDC_HOME", "/proc").output().unwrap();
     assert_eq!(output.status.code(), Some(FAILURE));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("XDC_HOME=/proc"), "{said}");
@@ -485,20 +417,14 @@ fn a_checkout_around_the_current_directory_is_not_used() {
     fs::copy(env!("CARGO_BIN_EXE_xdc"), &installed).unwrap();
     let list = |set: bool| {
         let mut command = Command::new(&installed);
-        command
-            .arg("list")
-            .current_dir(folder)
-            .env_remove("XDC_HOME");
+        command.arg("list").current_dir(folder).env_remove("XDC_HOME");
         if set {
             command.env("XDC_HOME", folder);
         }
         command.output().unwrap()
     };
     let said = String::from_utf8_lossy(&list(false).stderr).into_owned();
-    assert!(
-        said.contains("around this program") && said.contains("XDC_HOME=DIR"),
-        "{said}"
-    );
+    assert!(said.contains("around this program") && said.contains("XDC_HOME=DIR"), "{said}");
     assert!(list(true).status.success());
 }
 
@@ -529,33 +455,15 @@ fn unknown_metrics_are_refused() {
     let typo = links.replace("\"link_rtt_error\"", "\"link_rt_error\"");
     assert_ne!(typo, links);
     caller.write("typo.toml", &typo);
-    let line = typo
-        .lines()
-        .position(|line| line.contains("link_rt_error"))
-        .unwrap();
-    let at = format!(
-        "typo.toml:{}: expect.0.metric: unknown word 'link_rt_error'",
-        line + 1
-    );
+    let line = typo.lines().position(|line| line.contains("link_rt_error")).unwrap();
+    let at = format!("typo.toml:{}: expect.0.metric: unknown word 'link_rt_error'", line + 1);
     let run = ["run", "typo.toml"];
     caller.refused(USAGE, &run, &[&at, "try: 'link_rtt_error'"]);
     let sweep = |metric| ["sweep", "links", "--plot", metric];
-    caller.refused(
-        USAGE,
-        &sweep("fct_ms.maxx"),
-        &["'fct_ms.maxx'", "try: 'fct_ms.max'"],
-    );
+    caller.refused(USAGE, &sweep("fct_ms.maxx"), &["'fct_ms.maxx'", "try: 'fct_ms.max'"]);
     caller.refused(USAGE, &sweep("everything"), &["docs/scenarios.md"]);
-    caller.refused(
-        USAGE,
-        &sweep("groups.nobody.goodput_mbps"),
-        &["no group of flows 'nobody'"],
-    );
-    caller.refused(
-        USAGE,
-        &sweep("queues.prt.drops"),
-        &["no watched port 'prt'"],
-    );
+    caller.refused(USAGE, &sweep("groups.nobody.goodput_mbps"), &["no group of flows 'nobody'"]);
+    caller.refused(USAGE, &sweep("queues.prt.drops"), &["no watched port 'prt'"]);
     let agree = "[[agree]]\nmetric = \"jain_phases.2\"\nwithin = 0.1\nwhy = \"test\"\n";
     caller.write("phase.toml", &format!("{links}\n{agree}"));
     caller.refused(USAGE, &["run", "phase.toml"], &["there is no phase 2"]);
@@ -600,21 +508,10 @@ fn a_grid_for_two_engines_is_refused() {
 fn mistakes_in_qdisc_options_are_refused() {
     let caller = Caller::new();
     let attach = |words: &str, code: i32, say: &[&str]| {
-        let all: Vec<_> = ["qdisc", "add"]
-            .into_iter()
-            .chain(words.split(' '))
-            .collect();
+        let all: Vec<_> = ["qdisc", "add"].into_iter().chain(words.split(' ')).collect();
         caller.refused(code, &all, say);
     };
-    attach(
-        "dev no-such-dev root phantom",
-        FAILURE,
-        &["'no-such-dev'", "ip link"],
-    );
+    attach("dev no-such-dev root phantom", FAILURE, &["'no-such-dev'", "ip link"]);
     attach("dev lo root phantom limit big", USAGE, &["limit", "'big'"]);
-    attach(
-        "dev lo root fifo",
-        USAGE,
-        &["must be 'phantom', not 'fifo'"],
-    );
+    attach("dev lo root fifo", USAGE, &["must be 'phantom', not 'fifo'"]);
 }

@@ -40,13 +40,7 @@ fn run(text: &str) -> Value {
     let file = dir.path().join("books.toml");
     fs::write(&file, text).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
-        .args([
-            "run",
-            file.to_str().unwrap(),
-            "--engine",
-            "uml",
-            "--results",
-        ])
+        .args(["run", file.to_str().unwrap(), "--engine", "uml", "--results"])
         .arg(dir.path())
         .env_remove("XDG_RUNTIME_DIR")
         .output()
@@ -67,10 +61,7 @@ fn suspects(run: &Value) -> String {
 fn queue_drops_are_not_link_losses() {
     let run = run(&scenario(QUEUE, ""));
     assert!(run["drops"].as_u64().unwrap() > 0, "{run}");
-    assert_eq!(
-        (&run["drops"], &run["losses"]),
-        (&run["retransmits"], &0.into())
-    );
+    assert_eq!((&run["drops"], &run["losses"]), (&run["retransmits"], &0.into()));
     assert_eq!(run["dropped"]["queue"], run["drops"]);
     assert_eq!(suspects(&run), "[]");
 }
@@ -80,18 +71,13 @@ fn a_netem_as_queue_drops_each_packet_once() {
     let queue = QUEUE.replace("limit = \"50kB\"", "tc = \"netem loss 1%\"");
     let run = run(&scenario(&queue, ""));
     assert!(run["drops"].as_u64().unwrap() > 0, "{run}");
-    assert_eq!(
-        (&run["drops"], &run["losses"]),
-        (&run["retransmits"], &0.into())
-    );
+    assert_eq!((&run["drops"], &run["losses"]), (&run["retransmits"], &0.into()));
     assert_eq!(run["queues"][0]["drops"], run["drops"]);
 }
 
 #[test]
 fn link_losses_and_queue_drops_are_counted_apart() {
-    let link = QUEUE
-        .replace("queue_ab", "loss_ab = 0.001\nqueue_ab")
-        .replace("50kB", "20kB");
+    let link = QUEUE.replace("queue_ab", "loss_ab = 0.001\nqueue_ab").replace("50kB", "20kB");
     let run = run(&scenario(&link, ""));
     let [drops, losses] = ["drops", "losses"].map(|name| run[name].as_u64().unwrap());
     assert!(drops > 0 && losses > 0, "{run}");

@@ -66,10 +66,7 @@ fn bounded(what: &str, text: &str) -> bool {
     let (bytes, allocations) = METER.measure(|| planned = fuzzing::scenario(text));
     println!("{what}: {} MB, {allocations} allocations", bytes / MB);
     assert!(bytes < MOST_BYTES, "{what}: {} MB", bytes / MB);
-    assert!(
-        allocations < MOST_ALLOCATIONS,
-        "{what}: {allocations} allocations"
-    );
+    assert!(allocations < MOST_ALLOCATIONS, "{what}: {allocations} allocations");
     planned
 }
 
@@ -111,10 +108,7 @@ fn large_plans_are_refused() {
     let link = "[[topology.links]]\na = \"h[1-30000]\"\nb = \"s\"\nrate = \"1gbit\"\n";
     let range = |n: usize| format!("[host.\"h[{n}-30000]\"]\ninitcwnd = 10\n");
     let ranges: String = (1..3000).map(range).collect();
-    let long = format!(
-        "[[flows]]\nsrc = \"{}[1-60000]\"\ndst = \"r\"\n",
-        "x".repeat(90_000)
-    );
+    let long = format!("[[flows]]\nsrc = \"{}[1-60000]\"\ndst = \"r\"\n", "x".repeat(90_000));
     let run = "[[run]]\non = \"h[1-30000]\"\ncommand = \"x\"\noutput = \"y\"\n".repeat(1000);
     let watch = "[[watch]]\nname = \"w\"\nfrom = \"h[1-30000]\"\nto = \"s\"\n".repeat(1500);
     let traffic = "[[traffic]]\nkind = \"incast\"\nhosts = [\"h[1-30000]\"]\nto = \"r\"\n\
@@ -136,10 +130,7 @@ fn large_plans_are_refused() {
         ("ranges of hosts", end(&ranges)),
         ("a long name", end(&long)),
         ("programs", end(&run)),
-        (
-            "watched ports",
-            star(30_000, "", "queue = \"port\"", &watch),
-        ),
+        ("watched ports", star(30_000, "", "queue = \"port\"", &watch)),
         ("incasts", end(&traffic)),
         ("bursts", end(bursts)),
         ("changes of a flow", end(&switch)),
@@ -152,20 +143,13 @@ fn large_plans_are_refused() {
 #[test]
 fn long_lists_take_no_quadratic_time() {
     let modules: String = (0..12_000).map(|n| format!("\"m{n}\",")).collect();
-    assert!(bounded(
-        "modules",
-        &end(&format!("[host.h1]\nmodules = [{modules}]\n"))
-    ));
-    let ccs: String = (0..3500)
-        .map(|n| format!("[cc.c{n}]\nkernel = \"cubic\"\n"))
-        .collect();
+    assert!(bounded("modules", &end(&format!("[host.h1]\nmodules = [{modules}]\n"))));
+    let ccs: String = (0..3500).map(|n| format!("[cc.c{n}]\nkernel = \"cubic\"\n")).collect();
     assert!(bounded("congestion controls", &end(&ccs)));
     let unknown: String = (0..8000).map(|n| format!("\"d{n}\",")).collect();
     let text = star(10, "", "", &ccs).replace("\"cubic\"]", &format!("\"cubic\", {unknown}]"));
     assert!(!bounded("unknown congestion controls", &text));
-    let names: String = (0..5000)
-        .map(|n| format!("[host.g{n}]\ninitcwnd = 1\n"))
-        .collect();
+    let names: String = (0..5000).map(|n| format!("[host.g{n}]\ninitcwnd = 1\n")).collect();
     assert!(!bounded("unknown hosts", &end(&names)));
     let long = "y".repeat(40_000);
     let near = format!("[cc.{long}]\nkernel = \"cubic\"\n");
@@ -176,15 +160,10 @@ fn long_lists_take_no_quadratic_time() {
     assert!(!bounded("no TOML", &"]\n".repeat(50_000)));
     let missing = "[[flows]]\n".repeat(9_000);
     assert!(!bounded("missing keys", &star(10, "", "", &missing)));
-    let queues: String = (0..1000)
-        .map(|n| format!("[queues.q{n}]\nlimit = \"1MB\"\n"))
-        .collect();
+    let queues: String = (0..1000).map(|n| format!("[queues.q{n}]\nlimit = \"1MB\"\n")).collect();
     let many: String = (0..1500).map(|n| format!("\"c{n}\",")).collect();
     let text = star(10, "", "", &format!("{queues}{}", &ccs[..40_000]));
-    bounded(
-        "queues by congestion control",
-        &text.replace("\"cubic\"]", &format!("{many}]")),
-    );
+    bounded("queues by congestion control", &text.replace("\"cubic\"]", &format!("{many}]")));
 }
 
 /// Bounds paths and drawings.
@@ -196,10 +175,7 @@ fn the_path_search_is_bounded() {
                [[topology.links]]\na = \"b\"\nb = \"s30000\"\nrate = \"1gbit\"\n\
                [[flows]]\nsrc = \"a\"\ndst = \"b\"\nbytes = 1\n";
     assert!(!bounded("routers in a row", row));
-    assert!(bounded(
-        "a longest row",
-        &row.replace("30000", "250").replace("29999", "249")
-    ));
+    assert!(bounded("a longest row", &row.replace("30000", "250").replace("29999", "249")));
     let own = "ccs = [\"bbr-dctcp\"]\ninter_rtt = \"1ns\"\n[topology]\n\
                hosts = [\"h[1-15000]\"]\nrouters = [\"s[1-15000]\", \"r\"]\n\
                [[topology.links]]\na = \"h[1-15000]\"\nb = \"s[1-15000]\"\nrate = \"1gbit\"\n\

@@ -59,11 +59,7 @@ fn run(delay: &str, more: &str, words: &[&str]) -> (Option<i32>, Vec<Vec<String>
     let rows = rows.lines().skip(1);
     let rows = rows.map(|row| row.split(',').map(str::to_owned).collect());
     let summary: Value = serde_json::from_str(&read("summary.json")).unwrap();
-    (
-        output.status.code(),
-        rows.collect(),
-        summary["runs"][0].clone(),
-    )
+    (output.status.code(), rows.collect(), summary["runs"][0].clone())
 }
 
 fn number(row: &[String], column: usize) -> f64 {
@@ -89,16 +85,10 @@ fn the_ack_of_the_last_byte_ends_a_flow() {
         let (code, rows, _) = run("delay = \"10ms\"", words, &["--cc", "reno"]);
         assert_eq!(code, Some(0), "{words}");
         let back_us = number(&rows[0], ACKED) - number(&rows[0], FCT);
-        assert!(
-            (10_000.0..10_010.0).contains(&back_us),
-            "{words}: {back_us}"
-        );
+        assert!((10_000.0..10_010.0).contains(&back_us), "{words}: {back_us}");
         if !words.contains("sndbuf") {
             let (fct_us, ideal_us) = (number(&rows[0], FCT), number(&rows[0], IDEAL));
-            assert!(
-                (ideal_us..ideal_us + 1.0).contains(&fct_us),
-                "{words}: {fct_us}"
-            );
+            assert!((ideal_us..ideal_us + 1.0).contains(&fct_us), "{words}: {fct_us}");
         }
     }
 }
@@ -107,10 +97,7 @@ fn the_ack_of_the_last_byte_ends_a_flow() {
 fn a_probe_does_not_wait_for_the_previous_one() {
     let (code, _, run) = run("", "bytes = \"100kB\"", &["--cc", "reno"]);
     assert_eq!((code, &run["suspect"]), (Some(0), &Value::Array(vec![])));
-    assert!(
-        run["link_rtt_error"].as_f64().unwrap().abs() < 0.001,
-        "{run}"
-    );
+    assert!(run["link_rtt_error"].as_f64().unwrap().abs() < 0.001, "{run}");
 }
 
 #[test]
@@ -119,10 +106,7 @@ fn a_flow_that_never_starts_is_unfinished_and_noted() {
     let words = ["--cc", "reno", "--set", "duration=200ms"];
     let (code, rows, run) = run("", late, &words);
     assert_eq!(code, Some(1));
-    assert_eq!(
-        (rows[1][START].as_str(), rows[1][END].as_str()),
-        ("1000000.000", "")
-    );
+    assert_eq!((rows[1][START].as_str(), rows[1][END].as_str()), ("1000000.000", ""));
     assert_eq!(
         (&run["unfinished"], &run["notes"][0]["kind"]),
         (&1.into(), &"never_started".into())
@@ -141,10 +125,7 @@ fn a_note_says_why_flows_ran_reno() {
             "1 of 1 flow ran Reno instead of {cc}, since r refused ECN (net.ipv4.tcp_ecn = 0 there); \
              Reno reacts only to losses"
         );
-        assert_eq!(
-            (&note["kind"], &note["text"]),
-            (&"fell_back".into(), &wanted.into())
-        );
+        assert_eq!((&note["kind"], &note["text"]), (&"fell_back".into(), &wanted.into()));
     }
 }
 
@@ -155,9 +136,6 @@ fn the_ideal_counts_tcp_options() {
     let (code, rows, run) = run("delay = \"10ms\"", first_window, &["--cc", "unocc"]);
     assert_eq!(code, Some(0));
     let (fct_us, ideal_us) = (number(&rows[0], FCT), number(&rows[0], IDEAL));
-    assert!(
-        (ideal_us..ideal_us + 1.0).contains(&fct_us),
-        "{fct_us}, not {ideal_us}"
-    );
+    assert!((ideal_us..ideal_us + 1.0).contains(&fct_us), "{fct_us}, not {ideal_us}");
     assert_eq!(run["notes"][0]["kind"], "payload", "{run}");
 }

@@ -54,13 +54,7 @@ impl Disturbed {
         let guest = descendants(xdc.id() as i32);
         let memory_dir = guest.iter().find_map(|(pid, _)| memory_dir(*pid)).unwrap();
         assert!(memory_dir.exists());
-        Self {
-            xdc,
-            temp,
-            results,
-            guest,
-            memory_dir,
-        }
+        Self { xdc, temp, results, guest, memory_dir }
     }
 
     fn signal(&mut self, signal: Signal) -> Option<i32> {
@@ -124,9 +118,7 @@ fn descendants(of: i32) -> BTreeSet<(i32, String)> {
 fn memory_dir(pid: i32) -> Option<PathBuf> {
     let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let environ = String::from_utf8_lossy(&environ).into_owned();
-    let dir = environ
-        .split('\0')
-        .find_map(|var| var.strip_prefix("TMPDIR="))?;
+    let dir = environ.split('\0').find_map(|var| var.strip_prefix("TMPDIR="))?;
     Some(PathBuf::from(dir))
 }
 
@@ -149,12 +141,7 @@ fn signals_leave_no_files_and_no_guest() {
 #[test]
 fn nohup_disables_sighup() {
     let mut ignoring = Command::new("sh");
-    ignoring.args([
-        "-c",
-        "trap '' HUP; exec \"$@\"",
-        "sh",
-        env!("CARGO_BIN_EXE_xdc"),
-    ]);
+    ignoring.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_xdc")]);
     let mut run = Disturbed::start_by(ignoring);
     kill_process(Pid::from_child(&run.xdc), Signal::HUP).unwrap();
     std::thread::sleep(Duration::from_secs(2));
@@ -222,10 +209,7 @@ fn short_run_in(results: &Path, sets: &[&str], temp: Option<&Path>) -> (Option<i
         command.args(["--set", set]);
     }
     let output = command.output().unwrap();
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    )
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]
@@ -260,10 +244,7 @@ fn a_run_leaves_its_documented_files() {
 #[test]
 fn errors_of_the_kernel_are_reported() {
     for (set, words) in [
-        (
-            "net.ipv4.tcp_sack=99999999999",
-            &["unocc", "net.ipv4.tcp_sack", "`99999999999`"][..],
-        ),
+        ("net.ipv4.tcp_sack=99999999999", &["unocc", "net.ipv4.tcp_sack", "`99999999999`"][..]),
         ("net.ipv4.nonsense=1", &["no sysctl net.ipv4.nonsense"]),
     ] {
         let results = tempfile::tempdir().unwrap();
@@ -357,9 +338,7 @@ fn messages(persistent: bool) -> (Vec<f64>, Vec<f64>) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let table = fs::read_to_string(dir.path().join("made/messages/1/flows.csv")).unwrap();
-    let mut lines = table
-        .lines()
-        .map(|line| line.split(',').collect::<Vec<_>>());
+    let mut lines = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let names = lines.next().unwrap();
     let rows: Vec<_> = lines.collect();
     let of = |wanted: &str| -> Vec<f64> {
@@ -377,22 +356,12 @@ fn a_persistent_connection_keeps_its_window() {
     assert_eq!((fresh.len(), acked.len()), (20, 20));
     // The last ACK's way back takes equal time: propagation and few bytes.
     let back: Vec<_> = fresh.iter().zip(&acked).map(|(a, b)| b - a).collect();
-    assert!(
-        back.iter()
-            .all(|us| (us - back[0]).abs() < 1.0 && *us > 100.0),
-        "{back:?}"
-    );
-    assert!(
-        fresh.iter().all(|fct_us| *fct_us > 0.9 * fresh[0]),
-        "{fresh:?}"
-    );
+    assert!(back.iter().all(|us| (us - back[0]).abs() < 1.0 && *us > 100.0), "{back:?}");
+    assert!(fresh.iter().all(|fct_us| *fct_us > 0.9 * fresh[0]), "{fresh:?}");
     let (persistent, acked) = messages(true);
     assert_eq!((persistent.len(), acked.len()), (20, 0));
     // The first message has 62 packets and starts with ten.
-    assert!(
-        (persistent[0] / fresh[0] - 1.0).abs() < 0.1,
-        "{persistent:?}"
-    );
+    assert!((persistent[0] / fresh[0] - 1.0).abs() < 0.1, "{persistent:?}");
     assert!(persistent[19] < 0.5 * fresh[19], "{persistent:?}");
 }
 
@@ -435,19 +404,10 @@ fn run_in(results: &Path, scenario: &str, words: &[&str]) -> PathBuf {
 #[test]
 fn a_capture_shows_the_dscp_of_each_kind_of_flow() {
     let results = tempfile::tempdir().unwrap();
-    let dir = run_in(
-        results.path(),
-        "open-doors",
-        &["--cc", "cubic", "--pcap=a[1-2]"],
-    );
+    let dir = run_in(results.path(), "open-doors", &["--cc", "cubic", "--pcap=a[1-2]"]);
     let packets = packets(&dir.join("pcap/cubic/a2.pcap"));
     assert!(packets.iter().all(|packet| packet.0 == 0x0800));
-    let of_dscp = |dscp: u8| {
-        packets
-            .iter()
-            .filter(|packet| packet.1 >> 2 == dscp)
-            .count()
-    };
+    let of_dscp = |dscp: u8| packets.iter().filter(|packet| packet.1 >> 2 == dscp).count();
     // The flow has cs1, bursts le, listed flows none. The total exceeds the guest's buffer.
     assert!(of_dscp(8) > 5_000, "{}", of_dscp(8));
     assert!(of_dscp(1) > 20, "{}", of_dscp(1));
@@ -456,19 +416,13 @@ fn a_capture_shows_the_dscp_of_each_kind_of_flow() {
     assert!(!dir.join("pcap/cubic/b1.pcap").exists());
 
     let flows = fs::read_to_string(dir.join("flows.csv")).unwrap();
-    let listed: Vec<_> = flows
-        .lines()
-        .filter(|line| line.contains(",listed,"))
-        .collect();
+    let listed: Vec<_> = flows.lines().filter(|line| line.contains(",listed,")).collect();
     assert_eq!(listed.len(), 3, "{flows}");
     assert!(listed[0].contains(",a1,b2,100000"), "{}", listed[0]);
     // The result can be run again: its inputs are stored beside it.
     assert!(dir.join("files/traces/open-doors.csv").is_file());
     let kept = fs::read_to_string(dir.join("scenario.toml")).unwrap();
-    assert!(
-        kept.contains("file = \"files/traces/open-doors.csv\""),
-        "{kept}"
-    );
+    assert!(kept.contains("file = \"files/traces/open-doors.csv\""), "{kept}");
 }
 
 /// Like real hosts; without offload every packet fits the MTU.
@@ -478,11 +432,7 @@ fn offload_makes_large_packets() {
     let longest = |name: &str, offload: &str| {
         let set = format!("topology.offload={offload}");
         let short = ["--set", "duration=300ms", "--set", "expect=[]"];
-        let words = [
-            &["--pcap=near", "--results", name, "--set", &set],
-            &short[..],
-        ]
-        .concat();
+        let words = [&["--pcap=near", "--results", name, "--set", &set], &short[..]].concat();
         let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
             .args(["run", "links", "--engine", "uml"])
             .args(words)
@@ -503,15 +453,7 @@ fn offload_makes_large_packets() {
 #[test]
 fn an_ipv6_topology_carries_no_ipv4_packets() {
     let results = tempfile::tempdir().unwrap();
-    let words = [
-        "--cc",
-        "unocc",
-        "--pcap=r",
-        "--set",
-        "duration=200ms",
-        "--set",
-        "expect=[]",
-    ];
+    let words = ["--cc", "unocc", "--pcap=r", "--set", "duration=200ms", "--set", "expect=[]"];
     let dir = run_in(results.path(), "two-dc-ipv6", &words);
     let packets = packets(&dir.join("pcap/unocc/r.pcap"));
     assert!(packets.len() > 1000, "{}", packets.len());

@@ -57,18 +57,13 @@ impl Hostile {
             .output()
             .unwrap();
         assert!(compiled.status.success(), "{compiled:?}");
-        Self {
-            home,
-            temp: tempfile::tempdir().unwrap(),
-        }
+        Self { home, temp: tempfile::tempdir().unwrap() }
     }
 
     fn args(&self) -> Vec<OsString> {
         let words = "run links --engine uml --cc cubic --timeout 60 --results";
         let words = words.split(' ').map(OsString::from);
-        words
-            .chain([self.home.path().join("results").into()])
-            .collect()
+        words.chain([self.home.path().join("results").into()]).collect()
     }
 
     fn envs(&self) -> [(&str, &Path); 2] {
@@ -89,12 +84,7 @@ impl Hostile {
     }
 
     fn run_by(&self, mut command: Command) -> Output {
-        command
-            .args(self.args())
-            .envs(self.envs())
-            .env_remove("XDG_RUNTIME_DIR")
-            .output()
-            .unwrap()
+        command.args(self.args()).envs(self.envs()).env_remove("XDG_RUNTIME_DIR").output().unwrap()
     }
 }
 
@@ -182,10 +172,7 @@ int main(void) {
     assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
     let results = hostile.home.path().join("results");
     let mut folders = fs::read_dir(results).unwrap().map(|it| it.unwrap().path());
-    let failed: Vec<_> = folders
-        .by_ref()
-        .flat_map(|it| fs::read_dir(it).unwrap())
-        .collect();
+    let failed: Vec<_> = folders.by_ref().flat_map(|it| fs::read_dir(it).unwrap()).collect();
     assert!(failed.len() == 1, "{failed:?}");
 }
 
@@ -359,11 +346,7 @@ int main(int argc, char **argv) {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = udp.local_addr().unwrap().port().to_string();
     let writable = tempfile::tempdir().unwrap();
-    let words = [
-        path.to_str().unwrap(),
-        &port,
-        writable.path().to_str().unwrap(),
-    ];
+    let words = [path.to_str().unwrap(), &port, writable.path().to_str().unwrap()];
     let output = confined(PROBE, writable.path(), &words);
     let through = String::from_utf8_lossy(&output.stdout);
     assert_eq!(

@@ -45,17 +45,9 @@ impl Run {
         unlockpt(&controller).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
         // Held open until the end, so that its settings can be read.
-        let terminal = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(name.to_str().unwrap())
-            .unwrap();
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 120,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        let terminal =
+            OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let size = Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&terminal, size).unwrap();
         let before = tcgetattr(&terminal).unwrap();
         let mut command = Command::new(program);
@@ -74,10 +66,7 @@ impl Run {
         let gone = Arc::new(AtomicBool::new(false));
         let is_gone = Arc::clone(&gone);
         let reader = thread::spawn(move || {
-            let look = Timespec {
-                tv_sec: 0,
-                tv_nsec: 10_000_000,
-            };
+            let look = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
             let mut bytes = [0; 4096];
             while !is_gone.load(Ordering::Relaxed) {
                 if poll(&mut [PollFd::new(&screen, PollFlags::IN)], Some(&look)) == Ok(0) {
@@ -117,11 +106,7 @@ impl Run {
     fn wait_for(&self, words: &str) {
         let start = Instant::now();
         while !self.shown().contains(words) {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "no '{words}' in {:?}",
-                self.shown()
-            );
+            assert!(start.elapsed() < PATIENCE, "no '{words}' in {:?}", self.shown());
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -280,10 +265,7 @@ fn newest_unit_tests() -> PathBuf {
     found.reverse();
     // xdc itself matches the name too: take the file that lists this test.
     let has_test = |path: &PathBuf| {
-        let output = Command::new(path)
-            .args(["--list", "--ignored"])
-            .stdin(Stdio::null())
-            .output();
+        let output = Command::new(path).args(["--list", "--ignored"]).stdin(Stdio::null()).output();
         output
             .is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("panics_on_the_screen"))
     };
@@ -293,16 +275,10 @@ fn newest_unit_tests() -> PathBuf {
 
 #[test]
 fn top_without_a_terminal_suggests_xdc_ss() {
-    let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
-        .arg("top")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_xdc")).arg("top").stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        said.contains("must be a terminal") && said.contains("xdc ss"),
-        "{said}"
-    );
+    assert!(said.contains("must be a terminal") && said.contains("xdc ss"), "{said}");
     assert!(output.stdout.is_empty());
 }

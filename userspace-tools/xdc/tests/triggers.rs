@@ -40,9 +40,7 @@ fn triggers_start_flows_when_others_end() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let table = fs::read_to_string(dir.path().join("made/order/1/flows.csv")).unwrap();
-    let mut lines = table
-        .lines()
-        .map(|line| line.split(',').collect::<Vec<_>>());
+    let mut lines = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let names = lines.next().unwrap();
     // Nanoseconds, by sender: start, last byte, and ACK.
     let mut flows = BTreeMap::new();
@@ -50,10 +48,7 @@ fn triggers_start_flows_when_others_end() {
         let of = |wanted: &str| row[names.iter().position(|name| *name == wanted).unwrap()];
         let ns = |wanted: &str| (of(wanted).parse::<f64>().unwrap() * 1e3).round() as u64;
         let (start, end) = (ns("start_us"), ns("end_us"));
-        flows.insert(
-            of("src").to_owned(),
-            (start, end, start + ns("fct_acked_us")),
-        );
+        flows.insert(of("src").to_owned(), (start, end, start + ns("fct_acked_us")));
     }
     let of = |src: &str| flows[src];
     // By hand: a0 ends first, a1 waits for it, a2 has the most bytes, a6 starts with the end of a2 and

@@ -42,11 +42,7 @@ impl Files {
         let opened = openat(&base, name.as_os_str(), directory, Mode::empty());
         let opened = opened.with_context(about)?;
         let owner = fstat(&opened).with_context(about)?.st_uid;
-        ensure!(
-            owner == geteuid().as_raw(),
-            "{} belongs to another user",
-            dir.display()
-        );
+        ensure!(owner == geteuid().as_raw(), "{} belongs to another user", dir.display());
         let file = |name: &OsStr, flags| {
             let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
             let file = openat(&opened, name, flags, Mode::empty());
@@ -75,10 +71,7 @@ impl Files {
 /// Takes over a file opened by the supervisor, by its descriptor number, and closes it on exec.
 pub fn inherited(number: &str) -> Result<File> {
     let number = number.parse().context("not a file descriptor")?;
-    ensure!(
-        number > 2,
-        "{number} is not a file descriptor of the supervisor"
-    );
+    ensure!(number > 2, "{number} is not a file descriptor of the supervisor");
     // SAFETY: the supervisor opened it for this process, and nothing else here uses it.
     let file = unsafe { File::from_raw_fd(number) };
     fcntl(&file, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).context("fcntl")?;

@@ -29,16 +29,7 @@ pub(super) const HTB_BURST_MAX_NS: u64 = 1_000_000;
 /// Qdiscs for a device's egress: netem for the wire (and for the rate if there is no queue), and below it the
 /// queue.
 pub(super) fn egress(index: u32, direction: &Direction) -> Result<Vec<Request>> {
-    let add = |parent, handle, kind, options| {
-        Qdisc {
-            index,
-            parent,
-            handle,
-            kind,
-            options,
-        }
-        .add()
-    };
+    let add = |parent, handle, kind, options| Qdisc { index, parent, handle, kind, options }.add();
     // Faults start after the link check.
     let wires = wires(index, direction, None);
     let mut requests: Vec<_> = wires.iter().map(Qdisc::add).collect();
@@ -174,9 +165,7 @@ pub(super) fn wires(index: u32, direction: &Direction, damage: Option<&Faults>) 
 
 /// Parent handle of a direction's queue.
 pub(super) fn below(wires: &[Qdisc]) -> Handle {
-    wires
-        .last()
-        .map_or(Handle::ROOT, |wire| class_of(wire.handle))
+    wires.last().map_or(Handle::ROOT, |wire| class_of(wire.handle))
 }
 
 /// Whether a qdisc is a direction's own netem.
@@ -203,9 +192,7 @@ pub(super) fn htb_burst_ns(direction: &Direction) -> u64 {
 /// Parses a tc phantom queue; the rate defaults to the link's.
 pub fn tc_phantom_options(queue: &TcQueue, direction: &Direction) -> Result<phantom::Options> {
     let mut options = phantom::Options::from_words(&queue.words).map_err(|err| anyhow!("{err}"))?;
-    options
-        .rate_bytes_per_s
-        .get_or_insert(direction.rate_bps / 8);
+    options.rate_bytes_per_s.get_or_insert(direction.rate_bps / 8);
     options.seed = options.seed.or(queue.seed);
     Ok(options)
 }

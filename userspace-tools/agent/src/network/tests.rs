@@ -4,18 +4,8 @@ use super::*;
 use xdc_proto::{PhantomQueue, Queue, TcQueue};
 
 fn kinds(rate_bps: u64, delay_ns: u64, queue: Option<Queue>) -> Vec<String> {
-    let direction = Direction {
-        rate_bps,
-        delay_ns,
-        queue,
-        faults: None,
-        policer: None,
-    };
-    egress(2, &direction)
-        .unwrap()
-        .into_iter()
-        .map(|request| request.what)
-        .collect()
+    let direction = Direction { rate_bps, delay_ns, queue, faults: None, policer: None };
+    egress(2, &direction).unwrap().into_iter().map(|request| request.what).collect()
 }
 
 #[test]
@@ -23,20 +13,13 @@ fn a_direction_has_only_the_needed_qdiscs() {
     let phantom = Queue::Phantom(PhantomQueue::default());
     let of_tc = |text: &str| {
         let mut words = text.split_whitespace().map(str::to_owned);
-        Queue::Tc(TcQueue {
-            kind: words.next().unwrap(),
-            words: words.collect(),
-            seed: None,
-        })
+        Queue::Tc(TcQueue { kind: words.next().unwrap(), words: words.collect(), seed: None })
     };
     let (words, fq_codel) = (of_tc("phantom limit 1kb"), of_tc("fq_codel ecn"));
     assert!(kinds(0, 0, None).is_empty());
     assert_eq!(kinds(8, 0, None), ["add the qdisc netem"]);
     assert_eq!(kinds(8, 0, Some(words)), ["add the qdisc phantom"]);
-    assert_eq!(
-        kinds(8, 9, Some(phantom)),
-        ["add the qdisc netem", "add the qdisc phantom"]
-    );
+    assert_eq!(kinds(8, 9, Some(phantom)), ["add the qdisc netem", "add the qdisc phantom"]);
     assert_eq!(kinds(8, 9, Some(fq_codel.clone())).len(), 3);
     assert_eq!(kinds(0, 0, Some(fq_codel)).len(), 0);
 }

@@ -26,10 +26,8 @@ impl Traffic<'_> {
 
     /// Reports progress, in steps.
     pub(super) fn report_progress(&mut self, sample: &Sample, channel: &mut Channel) -> Result<()> {
-        let by_time = self
-            .run
-            .stop_after_us
-            .map_or(0.0, |stop_us| sample.t_us as f64 / stop_us as f64);
+        let by_time =
+            self.run.stop_after_us.map_or(0.0, |stop_us| sample.t_us as f64 / stop_us as f64);
         let expected: u64 = self.run.flows.iter().map(|flow| flow.bytes).sum();
         let by_bytes = match self.run.flows.iter().all(|flow| flow.bytes > 0) {
             true => sample.received_bytes as f64 / expected as f64,
@@ -100,10 +98,7 @@ impl Traffic<'_> {
             channel.send(&Message::Suspect { counter, delta })?;
         }
         let unbalanced = books.unbalanced(self.network, &mut dropped)?;
-        channel.send(&Message::Books {
-            dropped,
-            unbalanced,
-        })?;
+        channel.send(&Message::Books { dropped, unbalanced })?;
         Ok(self.us_since_start(now))
     }
 }

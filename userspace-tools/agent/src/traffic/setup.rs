@@ -22,9 +22,7 @@ pub(super) fn watch_events(
     source: Source,
     flags: EpollFlags,
 ) -> Result<()> {
-    epoll
-        .add(socket, EpollEvent::new(flags, source.token()))
-        .context("epoll")
+    epoll.add(socket, EpollEvent::new(flags, source.token())).context("epoll")
 }
 
 /// Event flags. A receiver of a whole flow needs only one event and then no deletion.

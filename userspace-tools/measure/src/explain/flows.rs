@@ -162,9 +162,7 @@ fn limit(record: &Record, result: &FlowResult, flow: &Flow) -> Option<(Limit, f6
         (Limit::Buffer, buffer, busy_us),
         (Limit::Application, idle, life_us),
     ];
-    let most = shares
-        .into_iter()
-        .filter(|&(_, share, us)| share > MOST && us >= LEAST_US);
+    let most = shares.into_iter().filter(|&(_, share, us)| share > MOST && us >= LEAST_US);
     let most = most.max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some((most.0, most.1.min(1.0)))
 }
@@ -173,29 +171,25 @@ fn limit(record: &Record, result: &FlowResult, flow: &Flow) -> Option<(Limit, f6
 pub(super) fn limited(record: &Record) -> Vec<Note> {
     let limits = || pairs(record).filter_map(|(result, flow)| limit(record, result, flow));
     let all = record.flows.len();
-    by_cause(
-        NoteKind::Limited,
-        limits().map(|(limit, _)| limit),
-        |count, &limit| {
-            let shares = limits().filter(|&(other, _)| other == limit);
-            let most = shares.map(|(_, share)| share).fold(0.0, f64::max) * 100.0;
-            let count = format!("{count} of {}", flows(all));
-            match limit {
-                Limit::Window => format!(
-                    "the receiver's window limited {count} for up to {most:.0} % of the time with data to send: \
+    by_cause(NoteKind::Limited, limits().map(|(limit, _)| limit), |count, &limit| {
+        let shares = limits().filter(|&(other, _)| other == limit);
+        let most = shares.map(|(_, share)| share).fold(0.0, f64::max) * 100.0;
+        let count = format!("{count} of {}", flows(all));
+        match limit {
+            Limit::Window => format!(
+                "the receiver's window limited {count} for up to {most:.0} % of the time with data to send: \
                      the window sets their rate (set a larger 'rcvbuf')"
-                ),
-                Limit::Buffer => format!(
-                    "the send buffer limited {count} for up to {most:.0} % of the time with data to send: \
+            ),
+            Limit::Buffer => format!(
+                "the send buffer limited {count} for up to {most:.0} % of the time with data to send: \
                      the buffer sets their rate (set a larger 'sndbuf')"
-                ),
-                Limit::Application => format!(
-                    "the sending application had nothing to send for up to {most:.0} % of the time of {count}: \
+            ),
+            Limit::Application => format!(
+                "the sending application had nothing to send for up to {most:.0} % of the time of {count}: \
                      the application sets their rate"
-                ),
-            }
-        },
-    )
+            ),
+        }
+    })
 }
 
 /// Note about flows due after the end of the run.

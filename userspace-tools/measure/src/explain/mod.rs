@@ -50,12 +50,7 @@ fn bypass(record: &Record, used_by: &Use) -> Option<Note> {
             );
             (all, text)
         }
-        Use::Unknown {
-            flows,
-            received_bytes,
-            fits_bytes,
-            is_another_way,
-        } => {
+        Use::Unknown { flows, received_bytes, fits_bytes, is_another_way } => {
             let how = match is_another_way {
                 true => "the rest took other paths",
                 false => "the rest bypassed its queue",
@@ -70,11 +65,7 @@ fn bypass(record: &Record, used_by: &Use) -> Option<Note> {
             (flows.len(), text)
         }
     };
-    Some(Note {
-        kind: NoteKind::Bypass,
-        text,
-        count,
-    })
+    Some(Note { kind: NoteKind::Bypass, text, count })
 }
 
 /// One note per cause; `text` gets the number of flows and the cause.
@@ -87,11 +78,7 @@ fn by_cause<K: Ord>(
     for cause in causes {
         *counts.entry(cause).or_default() += 1;
     }
-    let note = |(cause, count): (K, usize)| Note {
-        kind,
-        text: text(count, &cause),
-        count,
-    };
+    let note = |(cause, count): (K, usize)| Note { kind, text: text(count, &cause), count };
     counts.into_iter().map(note).collect()
 }
 

@@ -58,9 +58,7 @@ fn never_marks(direction: &Direction) -> Option<String> {
 
 fn tc_text(queue: &TcQueue) -> String {
     let words = [queue.kind.as_str()].into_iter();
-    let words: Vec<_> = words
-        .chain(queue.words.iter().map(String::as_str))
-        .collect();
+    let words: Vec<_> = words.chain(queue.words.iter().map(String::as_str)).collect();
     words.join(" ")
 }
 
@@ -105,25 +103,17 @@ pub(super) fn never_mark(record: &Record) -> Vec<Note> {
         let kind = never_marks(port.direction(topology))?;
         Some((port.name(topology), kind))
     };
-    let causes: Vec<_> = unmarked()
-        .filter_map(|(_, flow)| cause(&flow.src, &flow.dst))
-        .collect();
+    let causes: Vec<_> = unmarked().filter_map(|(_, flow)| cause(&flow.src, &flow.dst)).collect();
     let found = !causes.is_empty();
-    let mut notes = by_cause(
-        NoteKind::NeverMarks,
-        causes.into_iter(),
-        |count, (port, kind)| {
-            format!(
-                "no port marks the packets of {} with ECN ({}), since {port} has {kind}: they react only to losses",
-                flows(count),
-                ccs()
-            )
-        },
-    );
+    let mut notes = by_cause(NoteKind::NeverMarks, causes.into_iter(), |count, (port, kind)| {
+        format!(
+            "no port marks the packets of {} with ECN ({}), since {port} has {kind}: they react only to losses",
+            flows(count),
+            ccs()
+        )
+    });
     let totals = record.totals.unwrap_or_default();
-    let count = unmarked()
-        .filter(|(result, _)| result.retransmits > 0)
-        .count();
+    let count = unmarked().filter(|(result, _)| result.retransmits > 0).count();
     if !found && count > 0 && totals.drops > 0 && totals.marks == 0 {
         notes.push(Note {
             kind: NoteKind::NeverMarks,
@@ -194,22 +184,18 @@ pub(super) fn phantoms(plan: &RunPlan) -> Vec<Note> {
         count => format!("of each of {count} ports ({port} and others)"),
     };
     let default = ports().filter(|(_, (bytes, _))| bytes.is_none());
-    let mut notes = by_cause(
-        NoteKind::DefaultPhantom,
-        default.map(|_| ()),
-        |count, ()| {
-            let is_default = |port: Port| {
-                phantom(port.direction(topology)).is_some_and(|(bytes, _)| bytes.is_none())
-            };
-            format!(
-                "the phantom queue {} has the module's default of {} bytes, since the scenario sets none: \
+    let mut notes = by_cause(NoteKind::DefaultPhantom, default.map(|_| ()), |count, ()| {
+        let is_default = |port: Port| {
+            phantom(port.direction(topology)).is_some_and(|(bytes, _)| bytes.is_none())
+        };
+        format!(
+            "the phantom queue {} has the module's default of {} bytes, since the scenario sets none: \
              marks begin at {} bytes (set 'phantom = \"1bdp\"')",
-                several(first(&is_default), count),
-                grouped(PHANTOM_BYTES),
-                grouped(PHANTOM_BYTES * u64::from(PMIN_PPM) / 1_000_000)
-            )
-        },
-    );
+            several(first(&is_default), count),
+            grouped(PHANTOM_BYTES),
+            grouped(PHANTOM_BYTES * u64::from(PMIN_PPM) / 1_000_000)
+        )
+    });
     let small = |port: Port| {
         let (bytes, pmax_ppm) = phantom(port.direction(topology))?;
         let bytes = bytes?;

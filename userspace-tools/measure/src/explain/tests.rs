@@ -31,11 +31,7 @@ fn phantom(phantom_bytes: u64) -> Queue {
 
 fn tc(text: &str) -> Queue {
     let mut words = text.split(' ').map(str::to_owned);
-    Queue::Tc(TcQueue {
-        kind: words.next().unwrap(),
-        words: words.collect(),
-        seed: None,
-    })
+    Queue::Tc(TcQueue { kind: words.next().unwrap(), words: words.collect(), seed: None })
 }
 
 fn port(record: &mut Record) -> &mut Direction {
@@ -65,10 +61,7 @@ fn an_ordinary_run_has_no_notes() {
     assert!(run.suspect.is_empty());
     assert_eq!(grouped(1_234_567), "1,234,567");
     assert_eq!(grouped(12), "12");
-    assert_eq!(
-        names(["b", "a", "d", "c", "a"].into_iter()),
-        "a, b, c and 1 other"
-    );
+    assert_eq!(names(["b", "a", "d", "c", "a"].into_iter()), "a, b, c and 1 other");
 }
 
 #[test]
@@ -81,19 +74,8 @@ fn flows_that_fell_back_to_reno_are_counted_with_the_reason() {
     record.plan.topology.sysctls.push(ecn);
     let fell_back = note(&record, NoteKind::FellBack);
     assert_eq!(fell_back.count, 2);
-    assert!(
-        fell_back
-            .text
-            .contains("the handshake did not negotiate ECN"),
-        "{}",
-        fell_back.text
-    );
-    let receiver = record
-        .plan
-        .topology
-        .nodes
-        .iter_mut()
-        .find(|node| node.name == "r");
+    assert!(fell_back.text.contains("the handshake did not negotiate ECN"), "{}", fell_back.text);
+    let receiver = record.plan.topology.nodes.iter_mut().find(|node| node.name == "r");
     let refusal = ("net.ipv4.tcp_ecn".to_owned(), "0".to_owned());
     receiver.unwrap().sysctls.push(refusal);
     let text = note(&record, NoteKind::FellBack).text;
@@ -112,10 +94,7 @@ fn flows_that_fell_back_to_reno_are_counted_with_the_reason() {
     }
     record.plan.cc = "cubic".to_owned();
     let text = note(&record, NoteKind::WithoutEcn).text;
-    assert!(
-        text.starts_with("2 of 2 flows ran cubic without ECN, since r refused"),
-        "{text}"
-    );
+    assert!(text.starts_with("2 of 2 flows ran cubic without ECN, since r refused"), "{text}");
     // A congestion control named so is not a fallback.
     for flow in &mut record.flows {
         (flow.cc, flow.ecn) = ("my-reno".to_owned(), Some(Ecn::Rfc3168));
@@ -128,10 +107,8 @@ fn flows_that_fell_back_to_reno_are_counted_with_the_reason() {
 fn a_port_that_never_marks_is_noted() {
     let mut record = ordinary();
     record.totals.as_mut().unwrap().marks = 0;
-    let drop_tail = Queue::Phantom(PhantomQueue {
-        mark: Some(Mark::None),
-        ..PhantomQueue::default()
-    });
+    let drop_tail =
+        Queue::Phantom(PhantomQueue { mark: Some(Mark::None), ..PhantomQueue::default() });
     for (queue, marks) in [
         (tc("pfifo limit 100"), false),
         (tc("fq_codel noecn"), false),
@@ -151,11 +128,7 @@ fn a_port_that_never_marks_is_noted() {
         assert_eq!(notes.is_empty(), marks, "{queue:?}: {notes:?}");
         if !marks {
             assert_eq!((notes[0].kind, notes[0].count), (NoteKind::NeverMarks, 2));
-            assert!(
-                notes[0].text.contains("since s-r has "),
-                "{}",
-                notes[0].text
-            );
+            assert!(notes[0].text.contains("since s-r has "), "{}", notes[0].text);
         }
     }
     // Flows without ECN need no marks.
@@ -173,10 +146,7 @@ fn a_port_that_could_mark_and_only_dropped_is_noted() {
     (totals.marks, totals.drops) = (0, 7);
     record.flows[0].retransmits = 3;
     let text = note(&record, NoteKind::NeverMarks).text;
-    assert!(
-        text.starts_with("queues dropped 7 packets and marked none"),
-        "{text}"
-    );
+    assert!(text.starts_with("queues dropped 7 packets and marked none"), "{text}");
 }
 
 #[test]
@@ -187,22 +157,12 @@ fn small_and_default_phantom_queues_are_noted_before_the_run() {
         notes.iter().map(|note| note.kind).collect()
     };
     // Every packet is marked from 60 % of the size; ten packets are 15,140 bytes.
-    for (bytes, is_small) in [
-        (25_000, true),
-        (25_300, false),
-        (1, true),
-        (u64::MAX, false),
-    ] {
-        for queue in [
-            phantom(bytes),
-            tc(&format!("phantom limit 1mb phantom {bytes} mark phantom")),
-        ] {
+    for (bytes, is_small) in [(25_000, true), (25_300, false), (1, true), (u64::MAX, false)] {
+        for queue in
+            [phantom(bytes), tc(&format!("phantom limit 1mb phantom {bytes} mark phantom"))]
+        {
             set_queue(&mut record, queue);
-            let wanted: &[_] = if is_small {
-                &[NoteKind::SmallPhantom]
-            } else {
-                &[]
-            };
+            let wanted: &[_] = if is_small { &[NoteKind::SmallPhantom] } else { &[] };
             assert_eq!(kinds(&record), wanted, "{bytes}");
         }
     }
@@ -215,19 +175,12 @@ fn small_and_default_phantom_queues_are_noted_before_the_run() {
     for (text, kind) in [
         ("phantom limit 1mb", Some(NoteKind::DefaultPhantom)),
         ("phantom limit 1mb mark physical phantom 1kb", None),
-        (
-            "phantom limit 1mb phantom 5kb mark either",
-            Some(NoteKind::SmallPhantom),
-        ),
+        ("phantom limit 1mb phantom 5kb mark either", Some(NoteKind::SmallPhantom)),
         ("phantom limit 1mb phantom 5mb", None),
         ("fq_codel", None),
     ] {
         set_queue(&mut record, tc(text));
-        assert_eq!(
-            kinds(&record),
-            kind.into_iter().collect::<Vec<_>>(),
-            "{text}"
-        );
+        assert_eq!(kinds(&record), kind.into_iter().collect::<Vec<_>>(), "{text}");
     }
 }
 
@@ -239,19 +192,14 @@ fn flows_are_limited_by_window_buffer_or_application() {
     let limited = note(&record, NoteKind::Limited);
     assert_eq!(limited.count, 1);
     assert!(
-        limited
-            .text
-            .starts_with("the receiver's window limited 1 of 2 flows for up to 80 %"),
+        limited.text.starts_with("the receiver's window limited 1 of 2 flows for up to 80 %"),
         "{}",
         limited.text
     );
     record.flows[0].counters[window] = 0;
     record.flows[0].writing = (20, 19);
     let text = note(&record, NoteKind::Limited).text;
-    assert!(
-        text.starts_with("the send buffer limited 1 of 2 flows for up to 95 %"),
-        "{text}"
-    );
+    assert!(text.starts_with("the send buffer limited 1 of 2 flows for up to 95 %"), "{text}");
     // Bursts pause by design.
     record.plan.flows[0].burst_bytes = 1;
     assert!(figures(&record).notes.is_empty());
@@ -275,9 +223,7 @@ fn flows_that_never_started_are_noted_and_make_the_run_suspect() {
     let waiting = note(&record, NoteKind::NeverStarted);
     assert_eq!(waiting.count, 1);
     assert!(
-        waiting
-            .text
-            .contains("planned for 0.03 s, and the run stopped at 0.02 s"),
+        waiting.text.contains("planned for 0.03 s, and the run stopped at 0.02 s"),
         "{}",
         waiting.text
     );
@@ -308,10 +254,7 @@ fn a_port_that_sent_less_than_was_received_has_no_utilisation() {
     let mut record = ordinary();
     record.queues[0].sent_bytes /= 4;
     let text = note(&record, NoteKind::Bypass).text;
-    assert!(
-        text.ends_with("the rest bypassed its queue, so utilisation is not defined"),
-        "{text}"
-    );
+    assert!(text.ends_with("the rest bypassed its queue, so utilisation is not defined"), "{text}");
     assert_eq!(figures(&record).utilisation, None);
     assert!(figures(&record).suspect.is_empty());
     // Without another path, goodput above the rate is suspect.
@@ -322,11 +265,7 @@ fn a_port_that_sent_less_than_was_received_has_no_utilisation() {
     record.plan.topology.links.push(second);
     record.plan.topology.ecmp = true;
     let run = figures(&record);
-    assert!(
-        run.notes[0].text.contains("the rest took other paths"),
-        "{:?}",
-        run.notes
-    );
+    assert!(run.notes[0].text.contains("the rest took other paths"), "{:?}", run.notes);
     assert_eq!((run.utilisation, run.suspect.len()), (None, 0));
 }
 
@@ -336,10 +275,7 @@ fn utilisation_uses_the_port_rate_that_events_set() {
     let whole = figures(&record).utilisation.unwrap();
     let event = |at_us, bps, port: &str| Event {
         at_us,
-        ends: vec![End {
-            node: "s".to_owned(),
-            port: port.to_owned(),
-        }],
+        ends: vec![End { node: "s".to_owned(), port: port.to_owned() }],
         change: Change::Rate { bps },
         seed: None,
     };
@@ -359,9 +295,7 @@ fn a_smaller_payload_is_noted_and_used() {
     }
     let payload = note(&record, NoteKind::Payload);
     assert!(
-        payload
-            .text
-            .contains("carries 1,436 bytes of payload, not 1,448 (12 bytes"),
+        payload.text.contains("carries 1,436 bytes of payload, not 1,448 (12 bytes"),
         "{}",
         payload.text
     );

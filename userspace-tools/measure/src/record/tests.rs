@@ -40,15 +40,10 @@ fn messages_that_do_not_fit_the_plan_are_refused() {
     let again = Message::Queue(record.queues[0].clone());
     assert!(record.add(again).is_err());
     for t_us in [0, u64::MAX] {
-        let sample = Sample {
-            t_us,
-            ..record.samples[20].clone()
-        };
+        let sample = Sample { t_us, ..record.samples[20].clone() };
         assert!(record.add(Message::Sample(sample)).is_err(), "{t_us}");
     }
-    let doubt = Message::Doubt {
-        what: "it is in use".to_owned(),
-    };
+    let doubt = Message::Doubt { what: "it is in use".to_owned() };
     record.add(doubt).unwrap();
     assert_eq!(record.doubts(), ["it is in use"]);
 }
@@ -65,10 +60,7 @@ fn a_run_with_too_many_samples_is_refused() {
 #[test]
 fn unrequested_captures_and_traces_are_refused() {
     let mut record = recorded();
-    let packets = || Message::Packets {
-        tap: 0,
-        packets: Vec::new(),
-    };
+    let packets = || Message::Packets { tap: 0, packets: Vec::new() };
     let trace = || Message::Trace(TraceHead::default());
     assert!(record.add(packets()).is_err());
     assert!(record.add(trace()).is_err());
@@ -78,10 +70,7 @@ fn unrequested_captures_and_traces_are_refused() {
     record.add(trace()).unwrap();
     assert!(record.add(trace()).is_err());
     record.trace_bytes = MAX_TRACE_BYTES;
-    let page = Message::TracePage {
-        cpu: 0,
-        bytes: "00".to_owned(),
-    };
+    let page = Message::TracePage { cpu: 0, bytes: "00".to_owned() };
     assert!(record.add(page).is_err());
 }
 

@@ -15,9 +15,6 @@ pub(super) fn unbalanced(of: &Unbalanced) -> String {
                 "{place}: {missing} packets were lost between {from} and {to} without a drop counter"
             )
         }
-        more => format!(
-            "{place}: {to} counts {} packets more than {from}",
-            more.unsigned_abs()
-        ),
+        more => format!("{place}: {to} counts {} packets more than {from}", more.unsigned_abs()),
     }
 }

@@ -97,9 +97,7 @@ mod tests {
         let cases = include_str!("../../../../selftests/guest/tdc/acceltor.json");
         let shown = cases.split("\"matchPattern\": \"").find_map(|case| {
             let pattern = case.split('"').next()?;
-            pattern
-                .split_once("+ racks 8 ")
-                .filter(|(_, it)| it.contains(" ecn "))
+            pattern.split_once("+ racks 8 ").filter(|(_, it)| it.contains(" ecn "))
         });
         shown.unwrap().1.split_whitespace().collect()
     }
@@ -109,9 +107,8 @@ mod tests {
         let page = include_str!("../../../../docs/man/tc-acceltor.8");
         let entry = |word: &str| {
             let starts = [format!(".BI {word} "), format!(".BR \"{word} ")];
-            let entry = page
-                .split(".TP\n")
-                .find(|it| starts.iter().any(|start| it.starts_with(start)));
+            let entry =
+                page.split(".TP\n").find(|it| starts.iter().any(|start| it.starts_with(start)));
             let words = entry.expect(word).split_whitespace();
             words.collect::<Vec<_>>().join(" ")
         };

@@ -72,11 +72,7 @@ impl Prefix {
                 _ => {}
             }
         }
-        Some(Self {
-            addr: addr?,
-            bits: bits?,
-            rack: rack?,
-        })
+        Some(Self { addr: addr?, bits: bits?, rack: rack? })
     }
 }
 
@@ -175,11 +171,7 @@ mod tests {
 
     #[test]
     fn incomplete_prefixes_are_refused() {
-        let prefix = Prefix {
-            addr: [10, 0, 1, 0].into(),
-            bits: 24,
-            rack: 1,
-        };
+        let prefix = Prefix { addr: [10, 0, 1, 0].into(), bits: 24, rack: 1 };
         let bytes = prefix.encode();
         assert_eq!(bytes.len(), 24);
         assert_eq!(Prefix::decode(&bytes), Some(prefix));

@@ -78,8 +78,7 @@ struct Dscps;
 
 impl Textual<u32> for Number {
     fn read(text: &str) -> Result<u32, String> {
-        text.parse()
-            .map_err(|_| format!("'{text}' is not a 32-bit number"))
+        text.parse().map_err(|_| format!("'{text}' is not a 32-bit number"))
     }
     fn print(value: &u32) -> String {
         value.to_string()
@@ -91,8 +90,7 @@ impl Textual<u32> for Number {
 
 impl Textual<i64> for Number {
     fn read(text: &str) -> Result<i64, String> {
-        text.parse()
-            .map_err(|_| format!("'{text}' is not a number of nanoseconds"))
+        text.parse().map_err(|_| format!("'{text}' is not a number of nanoseconds"))
     }
     fn print(value: &i64) -> String {
         value.to_string()
@@ -137,11 +135,7 @@ impl Textual<Vec<Prefix>> for Prefixes {
         text.split(',').map(read).collect()
     }
     fn print(value: &Vec<Prefix>) -> String {
-        list(
-            value,
-            |it| format!("{}/{}={}", it.addr, it.bits, it.rack),
-            NONE,
-        )
+        list(value, |it| format!("{}/{}={}", it.addr, it.bits, it.rack), NONE)
     }
     fn json(value: &Vec<Prefix>) -> Value {
         let racks = value.iter();
@@ -176,10 +170,7 @@ impl Textual<u64> for Dscps {
             return Ok(0);
         }
         text.split(',').try_fold(0, |bits, dscp| {
-            let bit = dscp
-                .parse::<u32>()
-                .ok()
-                .and_then(|it| 1_u64.checked_shl(it));
+            let bit = dscp.parse::<u32>().ok().and_then(|it| 1_u64.checked_shl(it));
             let bit = bit.ok_or_else(|| format!("'{dscp}' is not a DSCP from 0 to 63"))?;
             Ok(bits | bit)
         })
@@ -241,10 +232,8 @@ mod tests {
     fn printed_words_parse_back() {
         let words: Vec<_> = EVERY.split_whitespace().collect();
         let options = Options::from_words(&words).unwrap();
-        let printed: Vec<_> = options
-            .to_words()
-            .flat_map(|(name, value)| [name.to_owned(), value])
-            .collect();
+        let printed: Vec<_> =
+            options.to_words().flat_map(|(name, value)| [name.to_owned(), value]).collect();
         assert_eq!(printed.len(), 2 * WORDS.len());
         assert_eq!(Options::from_words(&printed), Ok(options.clone()));
         assert_eq!(Options::decode(&options.encode()).unwrap(), options);

@@ -27,9 +27,9 @@ impl Options {
             "limit" => small(self.limit_bytes),
             "overhead" => self.overhead_bytes.map(i64::from),
             "mpu" => small(self.mpu_bytes),
-            "phantom" => self
-                .phantom_limit_bytes
-                .map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+            "phantom" => {
+                self.phantom_limit_bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
+            }
             "drain" => small(self.drain_ppm),
             "pmin" => small(self.pmin_ppm),
             "pmax" => small(self.pmax_ppm),
@@ -51,20 +51,13 @@ impl Options {
             let value = |word: &str| {
                 let default = BOUNDS.iter().find(|bound| bound.0 == word);
                 let default = default.map_or(0, |bound| bound.3);
-                (
-                    self.number(word).unwrap_or(default),
-                    self.number(word).is_none(),
-                )
+                (self.number(word).unwrap_or(default), self.number(word).is_none())
             };
             let ((least, _), (most, is_default)) = (value(low), value(high));
             if least > most {
                 let by = if is_default { ", its default" } else { "" };
                 return Err((
-                    if self.number(low).is_some() {
-                        low
-                    } else {
-                        high
-                    },
+                    if self.number(low).is_some() { low } else { high },
                     Refusal {
                         sentence: format!(
                             "'{low}' is {}, above '{high}', {}{by}",

@@ -70,9 +70,8 @@ pub const WORDS: &[Word<Options>] = &[
         get: |options| Some(print_colors(&colors(options)?)),
         json: |options| {
             let colors = colors(options)?.into_iter();
-            let colors: Map<_, _> = colors
-                .map(|(dscp, color)| (dscp.to_string(), json!(color.to_string())))
-                .collect();
+            let colors: Map<_, _> =
+                colors.map(|(dscp, color)| (dscp.to_string(), json!(color.to_string()))).collect();
             Some(("dscp_color", colors.into()))
         },
     },
@@ -117,15 +116,8 @@ fn colors(options: &Options) -> Option<Vec<(u32, Color)>> {
 
 /// Formats a color table; `0:green` for an empty one.
 fn print_colors(colors: &[(u32, Color)]) -> String {
-    let pairs: Vec<_> = colors
-        .iter()
-        .map(|(dscp, color)| format!("{dscp}:{color}"))
-        .collect();
-    if pairs.is_empty() {
-        "0:green".to_owned()
-    } else {
-        pairs.join(",")
-    }
+    let pairs: Vec<_> = colors.iter().map(|(dscp, color)| format!("{dscp}:{color}")).collect();
+    if pairs.is_empty() { "0:green".to_owned() } else { pairs.join(",") }
 }
 
 impl Options {
@@ -177,10 +169,8 @@ mod tests {
     fn printed_words_parse_back() {
         let words: Vec<_> = EVERY.split_whitespace().collect();
         let options = Options::from_words(&words).unwrap();
-        let printed: Vec<_> = options
-            .to_words()
-            .flat_map(|(name, value)| [name.to_owned(), value])
-            .collect();
+        let printed: Vec<_> =
+            options.to_words().flat_map(|(name, value)| [name.to_owned(), value]).collect();
         assert_eq!(printed.len(), 2 * WORDS.len());
         assert_eq!(Options::from_words(&printed), Ok(options.clone()));
         assert_eq!(Options::decode(&options.encode()).unwrap(), options);
@@ -193,10 +183,7 @@ mod tests {
     #[test]
     fn each_mistake_has_its_variant() {
         let mistake = |words: &[&str]| Options::from_words(words).unwrap_err();
-        assert_eq!(
-            mistake(&["speed", "1gbit"]),
-            Mistake::Unknown("speed".into())
-        );
+        assert_eq!(mistake(&["speed", "1gbit"]), Mistake::Unknown("speed".into()));
         assert_eq!(mistake(&["limit"]), Mistake::NoValue("limit".into()));
         let long = "x".repeat(70_000);
         for (name, value) in [

@@ -72,9 +72,8 @@ impl FromStr for Range {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let address: IpAddr = address
-            .parse()
-            .map_err(|_| format!("\"{address}\" is not an address"))?;
+        let address: IpAddr =
+            address.parse().map_err(|_| format!("\"{address}\" is not an address"))?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             Some(bits) => bits.parse().ok().filter(|bits| *bits <= most),
@@ -107,11 +106,7 @@ impl fmt::Display for Range {
 impl Range {
     fn encode(&self) -> Vec<u8> {
         let mut attributes = Attributes::default();
-        push_address(
-            &mut attributes,
-            (allowed::PREFIX, allowed::PREFIX6),
-            self.address,
-        );
+        push_address(&mut attributes, (allowed::PREFIX, allowed::PREFIX6), self.address);
         attributes.push(allowed::LEN, &[self.bits]);
         attributes.into_bytes()
     }
@@ -127,9 +122,7 @@ impl Range {
                 _ => {}
             }
         }
-        let range = address
-            .zip(bits)
-            .map(|(address, bits)| Self { address, bits });
+        let range = address.zip(bits).map(|(address, bits)| Self { address, bits });
         range.ok_or_else(|| malformed("UNORC_A_PEER_ALLOWED"))
     }
 }
@@ -239,9 +232,7 @@ impl Peers {
     /// Lists the peers.
     pub fn list(&mut self) -> Result<Vec<Peer>> {
         let wanted = self.attributes();
-        let all = self
-            .family
-            .dump("list the peers", command::PEER_GET, wanted)?;
+        let all = self.family.dump("list the peers", command::PEER_GET, wanted)?;
         all.iter().map(|bytes| Peer::decode(bytes)).collect()
     }
 
@@ -281,25 +272,18 @@ mod tests {
         ("SESSION", peer::SESSION),
         ("HAS_KEY", peer::HAS_KEY),
     ];
-    const ALLOWED: [(&str, u16); 3] = [
-        ("PREFIX", allowed::PREFIX),
-        ("PREFIX6", allowed::PREFIX6),
-        ("LEN", allowed::LEN),
-    ];
+    const ALLOWED: [(&str, u16); 3] =
+        [("PREFIX", allowed::PREFIX), ("PREFIX6", allowed::PREFIX6), ("LEN", allowed::LEN)];
 
     #[test]
     fn ids_match_the_header() {
-        for (prefix, ids) in [
-            ("UNORC_CMD", &COMMANDS[..]),
-            ("UNORC_A_PEER", &PEER),
-            ("UNORC_A_ALLOWED", &ALLOWED),
-        ] {
+        for (prefix, ids) in
+            [("UNORC_CMD", &COMMANDS[..]), ("UNORC_A_PEER", &PEER), ("UNORC_A_ALLOWED", &ALLOWED)]
+        {
             let found = members_of(HEADER, &format!("{prefix}_UNSPEC,"));
             let (last, found) = found.split_last().unwrap();
             assert_eq!(*last, format!("__{prefix}_MAX"));
-            let ids = ids
-                .iter()
-                .map(|(name, id)| (format!("{prefix}_{name}"), *id));
+            let ids = ids.iter().map(|(name, id)| (format!("{prefix}_{name}"), *id));
             let found = found.iter().map(|name| (*name).to_owned()).zip(1..);
             assert!(found.eq(ids), "{prefix}");
         }
@@ -333,10 +317,7 @@ mod tests {
         let definitions = &specification["definitions"];
         let sets = &specification["attribute-sets"];
         let described = of(sets, "peer", "attributes");
-        assert_eq!(
-            described.iter().map(upper).collect::<Vec<_>>(),
-            names(&PEER)
-        );
+        assert_eq!(described.iter().map(upper).collect::<Vec<_>>(), names(&PEER));
         let key = described[usize::from(peer::KEY) - 1];
         assert_eq!(text(&key["checks"], "exact-len"), Some("key-len"));
         let length = definitions[0]["value"].as_integer();
@@ -364,15 +345,8 @@ mod tests {
                     .to_vec(),
             };
             let mut attributes = Attributes::default();
-            push_address(
-                &mut attributes,
-                (peer::REMOTE, peer::REMOTE6),
-                wanted.remote,
-            );
-            let change = Change {
-                key: Some([7; 16]),
-                allowed: wanted.allowed.clone(),
-            };
+            push_address(&mut attributes, (peer::REMOTE, peer::REMOTE6), wanted.remote);
+            let change = Change { key: Some([7; 16]), allowed: wanted.allowed.clone() };
             change.push(&mut attributes);
             attributes.push(peer::SESSION, &[Session::Asked as u8]);
             attributes.push(peer::HAS_KEY, &[]);

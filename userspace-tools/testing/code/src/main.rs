@@ -69,17 +69,9 @@ impl Isal {
         unsafe {
             gf_gen_rs_matrix(matrix.as_mut_ptr(), rows as c_int, PACKETS as c_int);
             let of_parities = matrix[PACKETS * PACKETS..].as_mut_ptr();
-            ec_init_tables(
-                PACKETS as c_int,
-                PARITIES as c_int,
-                of_parities,
-                tables.as_mut_ptr(),
-            );
+            ec_init_tables(PACKETS as c_int, PARITIES as c_int, of_parities, tables.as_mut_ptr());
         }
-        Self {
-            tables,
-            parities: std::array::from_fn(|_| vec![0; PACKET_BYTES]),
-        }
+        Self { tables, parities: std::array::from_fn(|_| vec![0; PACKET_BYTES]) }
     }
 
     fn add(&mut self, column: usize, packet: &mut [u8]) {
@@ -110,26 +102,20 @@ fn ours(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     for packet in packets {
         gf256::absorb_pair(None::<&mut NoVectors>, p, q, PACKET_BYTES, packet);
     }
-    rows.into_iter()
-        .map(|mut row| row.split_off(LENGTH_BYTES))
-        .collect()
+    rows.into_iter().map(|mut row| row.split_off(LENGTH_BYTES)).collect()
 }
 
 fn main() -> Result<()> {
     let byte = |packet: usize, at: usize| (packet * 31 + at * 7 + at / 251) as u8;
-    let mut packets: Vec<Vec<u8>> = (0..PACKETS)
-        .map(|packet| (0..PACKET_BYTES).map(|at| byte(packet, at)).collect())
-        .collect();
+    let mut packets: Vec<Vec<u8>> =
+        (0..PACKETS).map(|packet| (0..PACKET_BYTES).map(|at| byte(packet, at)).collect()).collect();
 
     let mut isal = Isal::new();
     // ISA-L weights packet i by 2^i, `unorc` by 2^(k - 1 - i).
     for (i, packet) in packets.iter_mut().enumerate() {
         isal.add(PACKETS - 1 - i, packet);
     }
-    ensure!(
-        isal.parities[..] == ours(&packets),
-        "ISA-L's parities differ from ours"
-    );
+    ensure!(isal.parities[..] == ours(&packets), "ISA-L's parities differ from ours");
     show(
         "isa-l",
         least(|| {
@@ -146,10 +132,7 @@ fn main() -> Result<()> {
         }
         Ok(encoder.encode()?.recovery_iter().count())
     };
-    ensure!(
-        encode()? == PARITIES,
-        "reed-solomon-simd returned no parities"
-    );
+    ensure!(encode()? == PARITIES, "reed-solomon-simd returned no parities");
     let mut failed = None;
     let instructions = least(|| failed = encode().err().or(failed.take()));
     failed.map_or(Ok(()), Err).context("reed-solomon-simd")?;

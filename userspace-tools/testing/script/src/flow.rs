@@ -197,11 +197,7 @@ impl<'a> Flow<'a> {
         let v6 = setup.family == Family::V6;
         let peer = SocketAddr::new(lab.peer(v6, setup.initial_window, setup.host), lab.port());
         let kernel_port = lab.port();
-        let kernel_ip = if v6 {
-            IpAddr::from(KERNEL_V6)
-        } else {
-            KERNEL_V4.into()
-        };
+        let kernel_ip = if v6 { IpAddr::from(KERNEL_V6) } else { KERNEL_V4.into() };
         let kernel = SocketAddr::new(kernel_ip, kernel_port);
         let socket = new_socket(&setup, kernel_port)?;
         let mut flow = Flow {
@@ -287,19 +283,12 @@ impl<'a> Flow<'a> {
 
     /// The socket counts as connecting after this; its first data sends the SYN.
     fn connect_with_data(&mut self, address: &socket2::SockAddr) -> Result<()> {
-        set_option(
-            &self.socket,
-            libc::IPPROTO_TCP,
-            libc::TCP_FASTOPEN_CONNECT,
-            &1i32,
-        )?;
+        set_option(&self.socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, &1i32)?;
         self.socket.connect(address)?;
         if let Some(cc) = self.setup.first_cc {
             self.switch_to(cc)?;
         }
-        (&self.socket)
-            .write_all(&[0; 100])
-            .context("cannot write data for the SYN")
+        (&self.socket).write_all(&[0; 100]).context("cannot write data for the SYN")
     }
 
     fn connect(&mut self) -> Result<()> {
@@ -319,10 +308,7 @@ impl<'a> Flow<'a> {
         self.rcv_nxt = syn.seq.wrapping_add(1);
         self.echo_timestamp = syn.options.timestamps.map_or(0, |(value, _)| value);
         if fast_open {
-            ensure!(
-                syn.ack == self.snd_nxt,
-                "the SYN-ACK does not acknowledge only the SYN"
-            );
+            ensure!(syn.ack == self.snd_nxt, "the SYN-ACK does not acknowledge only the SYN");
             self.take_socket()?;
             self.write(MSS_BYTES.into())?;
         }
@@ -420,18 +406,14 @@ impl<'a> Flow<'a> {
     /// Gives the kernel data to send.
     pub fn write(&mut self, bytes: usize) -> Result<()> {
         self.align()?;
-        (&self.socket)
-            .write_all(&vec![0; bytes])
-            .context("cannot write the data")?;
+        (&self.socket).write_all(&vec![0; bytes]).context("cannot write the data")?;
         self.pump(now_ns()?)
     }
 
     /// The kernel's application reads received data.
     pub fn read(&mut self, bytes: usize) -> Result<()> {
         let mut data = vec![0; bytes];
-        (&self.socket)
-            .read_exact(&mut data)
-            .context("the data has not arrived")
+        (&self.socket).read_exact(&mut data).context("the data has not arrived")
     }
 
     /// Sets unocc's parameters of the running flow.
@@ -461,12 +443,7 @@ impl<'a> Flow<'a> {
     /// Limits the pacing rate by SO_MAX_PACING_RATE.
     pub fn max_pacing_rate(&self, bytes_per_s: u64) -> Result<()> {
         const SO_MAX_PACING_RATE: libc::c_int = 47;
-        set_option(
-            &self.socket,
-            libc::SOL_SOCKET,
-            SO_MAX_PACING_RATE,
-            &bytes_per_s,
-        )
+        set_option(&self.socket, libc::SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s)
     }
 
     /// Changes IP_TOS: the socket has no route until its next transmission.
@@ -490,10 +467,7 @@ impl<'a> Flow<'a> {
             if let Some(arrival) = self.arrived.pop_front() {
                 return Ok(arrival);
             }
-            ensure!(
-                self.pump_one(deadline_ns)?,
-                "the kernel sends no more packets"
-            );
+            ensure!(self.pump_one(deadline_ns)?, "the kernel sends no more packets");
         }
     }
 
@@ -594,10 +568,8 @@ impl<'a> Flow<'a> {
             return;
         }
         self.rcv_nxt = end;
-        while let Some(i) = self
-            .out_of_order
-            .iter()
-            .position(|&(start, _)| !is_before(self.rcv_nxt, start))
+        while let Some(i) =
+            self.out_of_order.iter().position(|&(start, _)| !is_before(self.rcv_nxt, start))
         {
             let (_, end) = self.out_of_order.swap_remove(i);
             if is_before(self.rcv_nxt, end) {
@@ -638,10 +610,8 @@ impl<'a> Flow<'a> {
         if self.setup.sack {
             ack.options.sack.extend(dsack);
             ack.options.sack.extend(self.newest_block);
-            let others = self
-                .out_of_order
-                .iter()
-                .filter(|&&block| Some(block) != self.newest_block);
+            let others =
+                self.out_of_order.iter().filter(|&&block| Some(block) != self.newest_block);
             ack.options.sack.extend(others.copied());
             ack.options.sack.truncate(2);
         }
@@ -650,19 +620,13 @@ impl<'a> Flow<'a> {
 
     /// An ACK that repeats the current state, without a step.
     fn empty(&self) -> Segment {
-        let timestamps = self
-            .setup
-            .timestamps
-            .then(|| (timestamp_ms(), self.echo_timestamp));
+        let timestamps = self.setup.timestamps.then(|| (timestamp_ms(), self.echo_timestamp));
         Segment {
             seq: self.snd_nxt,
             ack: self.rcv_nxt,
             has_ack: true,
             window: self.window,
-            options: Options {
-                timestamps,
-                ..Options::default()
-            },
+            options: Options { timestamps, ..Options::default() },
             ..Segment::default()
         }
     }

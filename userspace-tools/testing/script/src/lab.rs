@@ -37,10 +37,7 @@ pub struct Lab {
 impl Lab {
     /// Attaches to the device.
     pub fn open() -> Result<Self> {
-        Ok(Lab {
-            tun: Tun::open(DEVICE)?,
-            next_port: 10_000,
-        })
+        Ok(Lab { tun: Tun::open(DEVICE)?, next_port: 10_000 })
     }
 
     /// Returns an unused port.
@@ -104,21 +101,10 @@ impl Lab {
 
     /// Switches dropping in the qdisc layer of the device on or off.
     pub fn drop_at_egress(&self, on: bool) -> Result<()> {
-        let clsact: &[&str] = &[
-            "qdisc",
-            if on { "add" } else { "del" },
-            "dev",
-            DEVICE,
-            "clsact",
-        ];
-        let filter: &[&str] = &[
-            "filter", "add", "dev", DEVICE, "egress", "matchall", "action", "drop",
-        ];
-        let commands = if on {
-            vec![clsact, filter]
-        } else {
-            vec![clsact]
-        };
+        let clsact: &[&str] = &["qdisc", if on { "add" } else { "del" }, "dev", DEVICE, "clsact"];
+        let filter: &[&str] =
+            &["filter", "add", "dev", DEVICE, "egress", "matchall", "action", "drop"];
+        let commands = if on { vec![clsact, filter] } else { vec![clsact] };
         for arguments in commands {
             let status = Command::new("tc").args(arguments).status()?;
             ensure!(status.success(), "tc {} failed", arguments.join(" "));

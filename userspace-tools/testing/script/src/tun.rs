@@ -59,9 +59,7 @@ impl Tun {
 
     /// Sends a packet to the kernel.
     pub fn send(&self, packet: &[u8]) -> Result<()> {
-        (&self.0)
-            .write_all(packet)
-            .context("cannot write a packet to the kernel")
+        (&self.0).write_all(packet).context("cannot write a packet to the kernel")
     }
 
     /// Returns the next packet from the kernel, or None at the deadline.
@@ -70,19 +68,15 @@ impl Tun {
     pub fn receive(&self, deadline_ns: u64) -> Result<Option<Vec<u8>>> {
         loop {
             let left_ns = deadline_ns.saturating_sub(now_ns()?);
-            let timeout = TimeSpec::new(
-                (left_ns / 1_000_000_000) as i64,
-                (left_ns % 1_000_000_000) as i64,
-            );
+            let timeout =
+                TimeSpec::new((left_ns / 1_000_000_000) as i64, (left_ns % 1_000_000_000) as i64);
             let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
             match ppoll(&mut fds, Some(timeout), None) {
                 Ok(0) if left_ns == 0 => return Ok(None),
                 Ok(0) | Err(Errno::EINTR) => {}
                 Ok(_) => {
                     let mut packet = vec![0; LONGEST_BYTES];
-                    let length = (&self.0)
-                        .read(&mut packet)
-                        .context("cannot read a packet")?;
+                    let length = (&self.0).read(&mut packet).context("cannot read a packet")?;
                     packet.truncate(length);
                     return Ok(Some(packet));
                 }

@@ -195,13 +195,8 @@ impl Segment {
         let mut packet = Vec::new();
         match (from.ip(), to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
-                let mut ip = Ipv4Header::new(
-                    length as u16,
-                    TTL,
-                    IpNumber::TCP,
-                    from.octets(),
-                    to.octets(),
-                )?;
+                let mut ip =
+                    Ipv4Header::new(length as u16, TTL, IpNumber::TCP, from.octets(), to.octets())?;
                 ip.ecn = self.codepoint.ecn();
                 tcp.checksum = tcp.calc_checksum_ipv4(&ip, &payload)?;
                 ip.write(&mut packet)?;
@@ -233,16 +228,12 @@ impl Segment {
             return Ok(None);
         }
         let (from, to, codepoint): (IpAddr, IpAddr, _) = match &headers {
-            IpHeaders::Ipv4(ip, _) => (
-                ip.source.into(),
-                ip.destination.into(),
-                Codepoint::of(ip.ecn),
-            ),
-            IpHeaders::Ipv6(ip, _) => (
-                ip.source.into(),
-                ip.destination.into(),
-                Codepoint::of(ip.ecn()),
-            ),
+            IpHeaders::Ipv4(ip, _) => {
+                (ip.source.into(), ip.destination.into(), Codepoint::of(ip.ecn))
+            }
+            IpHeaders::Ipv6(ip, _) => {
+                (ip.source.into(), ip.destination.into(), Codepoint::of(ip.ecn()))
+            }
         };
         let tcp = TcpSlice::from_slice(payload.payload).context("invalid TCP segment")?;
         let segment = Segment {
@@ -273,19 +264,13 @@ pub fn too_large(
     to: SocketAddr,
     mtu_bytes: u16,
 ) -> Result<Vec<u8>> {
-    let IpAddr::V4(source) = from.ip() else {
-        bail!("{from} is not IPv4")
-    };
-    let IpAddr::V4(router) = to.ip() else {
-        bail!("{to} is not IPv4")
-    };
+    let IpAddr::V4(source) = from.ip() else { bail!("{from} is not IPv4") };
+    let IpAddr::V4(router) = to.ip() else { bail!("{to} is not IPv4") };
     let quoted = segment.write(from, to)?;
     let mut packet = Vec::new();
     PacketBuilder::ipv4(router.octets(), source.octets(), TTL)
         .icmpv4(Icmpv4Type::DestinationUnreachable(
-            icmpv4::DestUnreachableHeader::FragmentationNeeded {
-                next_hop_mtu: mtu_bytes,
-            },
+            icmpv4::DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: mtu_bytes },
         ))
         .write(&mut packet, &quoted[..28])?;
     Ok(packet)

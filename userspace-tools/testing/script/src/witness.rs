@@ -59,11 +59,7 @@ pub struct Epochs {
 impl Epochs {
     /// Starts the clock at the first ACK.
     pub fn new(first: &Step, intra_us: f64, base_us: f64) -> Self {
-        Epochs {
-            ends_ns: first.at_us as f64 * 1e3,
-            intra_us,
-            base_us,
-        }
+        Epochs { ends_ns: first.at_us as f64 * 1e3, intra_us, base_us }
     }
 
     /// Returns whether this ACK ends an epoch.
@@ -91,9 +87,7 @@ pub struct Rounds {
 impl Rounds {
     /// Starts a round trip at the first ACK.
     pub fn new(first: &Step) -> Self {
-        Rounds {
-            ends_us: first.at_us,
-        }
+        Rounds { ends_us: first.at_us }
     }
 
     /// Returns whether this ACK ends a round trip.

@@ -51,28 +51,14 @@ struct Uplink {
 }
 
 const UPLINKS: [Uplink; 2] = [
-    Uplink {
-        name: "eps",
-        index: 10,
-        far_name: "eth0",
-        far_index: DEVICE,
-        queue_mapping: 1,
-    },
-    Uplink {
-        name: "ocs",
-        index: 11,
-        far_name: "ocs",
-        far_index: 12,
-        queue_mapping: 2,
-    },
+    Uplink { name: "eps", index: 10, far_name: "eth0", far_index: DEVICE, queue_mapping: 1 },
+    Uplink { name: "ocs", index: 11, far_name: "ocs", far_index: 12, queue_mapping: 2 },
 ];
 const CIRCUIT: &Uplink = &UPLINKS[1];
 
 /// Two hosts, connected by a bond of two uplinks at the first.
 fn bonded() -> Result<Pair> {
-    let pair = Pair {
-        hosts: [Netns::create()?, Netns::create()?],
-    };
+    let pair = Pair { hosts: [Netns::create()?, Netns::create()?] };
     // Orphans must end, or their namespace remains; blocked flows must soon retry.
     for (name, value) in [
         ("tcp_orphan_retries", "1"),
@@ -99,12 +85,8 @@ fn bonded() -> Result<Pair> {
 
 /// Creates an uplink and adds it to the bond.
 fn wire(pair: &Pair, uplink: &Uplink) -> Result<()> {
-    let near = VethEnd {
-        name: uplink.name.to_string(),
-        index: uplink.index,
-        mac: mac(0),
-        netns: None,
-    };
+    let near =
+        VethEnd { name: uplink.name.to_string(), index: uplink.index, mac: mac(0), netns: None };
     let far = VethEnd {
         name: uplink.far_name.to_string(),
         index: uplink.far_index,
@@ -153,19 +135,13 @@ fn check(state: &QdiscState) -> Result<Xstats> {
     let backlog =
         xstats.backlog_high + xstats.backlog_low + xstats.backlog_today + xstats.backlog_later;
     let queued = xstats.packets_queued;
-    ensure!(
-        (backlog == 0) == (queued == 0),
-        "{queued} packets of {backlog} bytes are queued"
-    );
+    ensure!((backlog == 0) == (queued == 0), "{queued} packets of {backlog} bytes are queued");
     let left = xstats.promoted.wrapping_sub(xstats.evicted);
     let elephants = xstats.elephants;
     ensure!(elephants == left, "{elephants} elephants, expected {left}");
     let racks = options.racks.context("no racks")?;
     let most = u64::from(options.elephants.context("no elephants")?) * u64::from(racks - 1);
-    ensure!(
-        elephants <= most,
-        "{elephants} elephants, at most {most} allowed"
-    );
+    ensure!(elephants <= most, "{elephants} elephants, at most {most} allowed");
     Ok(xstats)
 }
 
@@ -197,10 +173,7 @@ fn has_circuits(pair: &Pair, load: &mut Load<'_>) -> Result<()> {
         if stats.packets_circuit >= before + MORE {
             return Ok(());
         }
-        ensure!(
-            Instant::now() < deadline,
-            "no packet took the circuit: {stats:?}"
-        );
+        ensure!(Instant::now() < deadline, "no packet took the circuit: {stats:?}");
         load.refill()?;
     }
 }
@@ -252,15 +225,9 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
         ("the schedule changes under flows", schedules),
         ("K, policies, limits and rates change under flows", rates),
         ("the clock is set in both directions", clocks),
-        (
-            "uplinks go down and up, and leave and join the bond",
-            uplinks,
-        ),
+        ("uplinks go down and up, and leave and join the bond", uplinks),
         ("the bond goes down and up", downs),
-        (
-            "packets queued before the bond went down are not late",
-            late,
-        ),
+        ("packets queued before the bond went down are not late", late),
         ("the bond is deleted", gone),
         ("hosts are deleted with their qdiscs", namespaces),
         ("the module is unloaded and loaded under flows", reloads),
@@ -280,14 +247,10 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
         alloc::ports(storm, &pair, &ALLOCATING, rounds.saturating_mul(8))?;
         drop(pair);
         let outcome = starved(storm);
-        storm
-            .ktap
-            .case("flows arrive despite failed allocations", outcome);
+        storm.ktap.case("flows arrive despite failed allocations", outcome);
     }
     let outcome = modules::unload(MODULE);
-    storm
-        .ktap
-        .case("the module can be unloaded", outcome.map(|_| ()));
+    storm.ktap.case("the module can be unloaded", outcome.map(|_| ()));
     Ok(())
 }
 
@@ -305,11 +268,7 @@ fn schedules(storm: &Storm, rounds: u32) -> Result<()> {
             load.refill()?;
             load.step()?;
             let words = match round % 6 {
-                0 => format!(
-                    "day {}us night {}us",
-                    rng.u32(2_000..30_000),
-                    rng.u32(..5_000)
-                ),
+                0 => format!("day {}us night {}us", rng.u32(2_000..30_000), rng.u32(..5_000)),
                 1 => {
                     let base = [0, -1, i64::MIN, i64::MAX, rng.i64(..), rng.i64(0..1 << 50)];
                     format!("base-time {}", base[rng.usize(..6)])
@@ -320,13 +279,8 @@ fn schedules(storm: &Storm, rounds: u32) -> Result<()> {
                 _ => format!("guard {}us lead {}us", rng.u32(..=1_000), rng.u32(..=1_000)),
             };
             set(&pair, &words)?;
-            for words in [
-                "clockid monotonic",
-                "racks 1",
-                "racks 4 rack 4",
-                "day 1ns",
-                "guard 16ms",
-            ] {
+            for words in ["clockid monotonic", "racks 1", "racks 4 rack 4", "day 1ns", "guard 16ms"]
+            {
                 ensure!(set(&pair, words).is_err(), "{words} is accepted");
             }
         }
@@ -365,10 +319,7 @@ fn rates(storm: &Storm, rounds: u32) -> Result<()> {
                 0 => format!("k {}", rng.u32(1..=64)),
                 1 => format!("policy {}", one_of(Policy::NAMES)),
                 2 => format!("ocs-rate {}kbit", rng.u32(8_000..1_000_000)),
-                3 => format!(
-                    "eps-rate {}kbit",
-                    [0, rng.u32(8_000..1_000_000)][rng.usize(..2)]
-                ),
+                3 => format!("eps-rate {}kbit", [0, rng.u32(8_000..1_000_000)][rng.usize(..2)]),
                 4 => format!("hp {0}b lp {0}b limit {0}b", rng.u32(2_000..500_000)),
                 5 => format!("overflow {}", one_of(Overflow::NAMES)),
                 6 => format!("rescue {}", one_of(&["on", "off"])),
@@ -386,14 +337,9 @@ fn rates(storm: &Storm, rounds: u32) -> Result<()> {
                 ),
             };
             set(&pair, &words)?;
-            for words in [
-                "k 0",
-                "k 65",
-                "ocs-rate 0bit",
-                "limit 1999b",
-                "elephants 4097",
-                "rtt 1ns",
-            ] {
+            for words in
+                ["k 0", "k 65", "ocs-rate 0bit", "limit 1999b", "elephants 4097", "rtt 1ns"]
+            {
                 ensure!(set(&pair, words).is_err(), "{words} is accepted");
             }
         }
@@ -414,16 +360,8 @@ fn step_clock(by_ns: i64) -> Result<()> {
 
 fn clocks(storm: &Storm, rounds: u32) -> Result<()> {
     const S: i64 = 1_000_000_000;
-    const STEPS: [i64; 8] = [
-        1,
-        1_000,
-        10_000_000,
-        33_000_000,
-        S,
-        3_600 * S,
-        86_400 * S,
-        31_536_000 * S,
-    ];
+    const STEPS: [i64; 8] =
+        [1, 1_000, 10_000_000, 33_000_000, S, 3_600 * S, 86_400 * S, 31_536_000 * S];
     let pair = bonded()?;
     install(&pair, WORDS)?;
     let start = singly(&pair)?;
@@ -441,10 +379,7 @@ fn clocks(storm: &Storm, rounds: u32) -> Result<()> {
     })?;
     let jumps = xstats(&pair)?.clock_jumps;
     ensure!(jumps > 0, "no clock jump was counted");
-    ensure!(
-        jumps <= u64::from(rounds),
-        "{jumps} jumps in {rounds} rounds"
-    );
+    ensure!(jumps <= u64::from(rounds), "{jumps} jumps in {rounds} rounds");
     end(&pair, load, Some(&start))
 }
 
@@ -495,20 +430,14 @@ fn downs(storm: &Storm, rounds: u32) -> Result<()> {
             load.refill()?;
             pair.hosts[0].request(change(DEVICE, Some(false), vec![]))?;
             let queued = xstats(&pair)?.packets_queued;
-            ensure!(
-                queued == 0,
-                "{queued} packets are queued while the bond is down"
-            );
+            ensure!(queued == 0, "{queued} packets are queued while the bond is down");
             load.step()?;
             pair.hosts[0].run(|| configure_host(0))?;
             settle(&pair)?;
         }
         has_circuits(&pair, &mut load)
     })?;
-    ensure!(
-        xstats(&pair)?.drops_reset > 0,
-        "no queued packet was dropped"
-    );
+    ensure!(xstats(&pair)?.drops_reset > 0, "no queued packet was dropped");
     load.end()
 }
 
@@ -544,10 +473,7 @@ fn late(_: &Storm, _: u32) -> Result<()> {
     elephant()?;
     thread::sleep(Duration::from_millis(100));
     let stats = xstats(&pair)?;
-    ensure!(
-        stats.packets_circuit == 1 && stats.drops_reset > 0,
-        "{stats:?}"
-    );
+    ensure!(stats.packets_circuit == 1 && stats.drops_reset > 0, "{stats:?}");
     let late_ns = stats.late_max_ns;
     ensure!(late_ns == 0, "late by {late_ns} ns, but no packet waited");
     Ok(())
@@ -625,11 +551,7 @@ fn flood(storm: &Storm, rounds: u32) -> Result<()> {
         Ok(())
     })?;
     let stats = xstats(&pair)?;
-    ensure!(
-        stats.packets_in >= flows.into(),
-        "{} packets arrived",
-        stats.packets_in
-    );
+    ensure!(stats.packets_in >= flows.into(), "{} packets arrived", stats.packets_in);
     ensure!(stats.promoted > 0 && stats.evicted > 0, "{stats:?}");
     Ok(())
 }
@@ -643,18 +565,12 @@ impl Target for AccelTor {
     }
 
     fn sane(&self) -> Vec<u8> {
-        options(WORDS)
-            .map(|options| options.encode())
-            .unwrap_or_default()
+        options(WORDS).map(|options| options.encode()).unwrap_or_default()
     }
 
     fn full(&self) -> Vec<u8> {
         let all = options(&format!("{WORDS} clockid tai")).unwrap_or_default();
-        Options {
-            peers: Some(Peers(vec![1, 2, 3])),
-            ..all
-        }
-        .encode()
+        Options { peers: Some(Peers(vec![1, 2, 3])), ..all }.encode()
     }
 
     fn valid(&self, rng: &mut fastrand::Rng) -> Vec<u8> {
@@ -721,16 +637,10 @@ impl Target for AccelTor {
         check(state)?;
         let of = |value: Option<u32>| value.context("missing option");
         let (racks, rack) = (of(options.racks)?, of(options.rack)?);
-        ensure!(
-            (2..=1_024).contains(&racks) && rack < racks,
-            "rack {rack} of {racks}"
-        );
+        ensure!((2..=1_024).contains(&racks) && rack < racks, "rack {rack} of {racks}");
         let day = options.day_ns.context("no day")?;
         ensure!((1_000..=1_000_000_000).contains(&day), "day {day}");
-        ensure!(
-            options.guard_ns.max(options.lead_ns) <= Some(day / 2),
-            "guard, lead"
-        );
+        ensure!(options.guard_ns.max(options.lead_ns) <= Some(day / 2), "guard, lead");
         ensure!((1..=64).contains(&of(options.k)?), "k");
         let prefixes = options.prefixes.as_ref().context("no prefixes")?;
         ensure!(
@@ -749,12 +659,7 @@ const ALLOCATING: alloc::Kind = alloc::Kind {
         let limit = 100_000 + (round % 1_000) as u32;
         // A change rebuilds all tables.
         let racks = 4 + (round % 2) as u32;
-        Options {
-            racks: Some(racks),
-            limit_bytes: Some(limit),
-            ..Default::default()
-        }
-        .encode()
+        Options { racks: Some(racks), limit_bytes: Some(limit), ..Default::default() }.encode()
     },
     limit: |bytes| Ok(Options::decode(bytes)?.limit_bytes),
 };

@@ -22,10 +22,9 @@ const MODULE: &str = "xdc_alarm";
 /// Makes each mistake.
 pub fn attack(storm: &mut Storm) -> Result<()> {
     for (kind, report) in MISTAKES {
-        storm.ktap.case(
-            &format!("a kernel error of kind {kind} raises an alarm"),
-            raises(kind, report),
-        );
+        storm
+            .ktap
+            .case(&format!("a kernel error of kind {kind} raises an alarm"), raises(kind, report));
     }
     Ok(())
 }
@@ -41,10 +40,7 @@ fn raises(kind: &str, report: &str) -> Result<()> {
         .iter()
         .find(|(_, text)| text.contains(report))
         .ok_or_else(|| anyhow!("no kernel message for {report:?}"))?;
-    ensure!(
-        *level < CONSOLE_LEVEL,
-        "level {level} is not printed on the console"
-    );
+    ensure!(*level < CONSOLE_LEVEL, "level {level} is not printed on the console");
     ensure!(is_alarm(text), "no alarm for {text:?}");
     Ok(())
 }

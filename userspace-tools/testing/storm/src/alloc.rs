@@ -90,10 +90,7 @@ impl Tally {
             true => format!("each of {} allocations fails once", self.of),
             false => format!("{} of {} allocations fail once", self.tried, self.of),
         };
-        format!(
-            "{what}: {tried}; {} failures, {} successes",
-            self.failed, self.survived
-        )
+        format!("{what}: {tried}; {} failures, {} successes", self.failed, self.survived)
     }
 }
 
@@ -164,9 +161,7 @@ fn sweep(
         tally.failed += u32::from(result.is_err());
         let done = result.is_ok();
         if !hit {
-            result
-                .as_ref()
-                .map_err(|e| anyhow!("failed without an injected failure: {e:#}"))?;
+            result.as_ref().map_err(|e| anyhow!("failed without an injected failure: {e:#}"))?;
         }
         operation
             .settle(done)
@@ -192,16 +187,10 @@ pub fn attack(storm: &mut Storm, most: u32) -> Result<()> {
     for cc in modules::ccs().map(Entry::name) {
         operations.push((
             format!("a socket of {cc} is opened"),
-            Box::new(Open {
-                pair: &pair,
-                cc,
-                socket: None,
-            }),
+            Box::new(Open { pair: &pair, cc, socket: None }),
         ));
-        operations.push((
-            format!("a socket is switched to {cc}"),
-            Box::new(Switch::new(&pair, cc)?),
-        ));
+        operations
+            .push((format!("a socket is switched to {cc}"), Box::new(Switch::new(&pair, cc)?)));
     }
     for (what, mut operation) in operations {
         let mut tally = Tally::default();
@@ -213,9 +202,7 @@ pub fn attack(storm: &mut Storm, most: u32) -> Result<()> {
         modules::unload(name)?;
         let mut tally = Tally::default();
         let outcome = sweep(&mut Load(name), most, &mut rng, &mut tally);
-        storm
-            .ktap
-            .case(&tally.text(&format!("{name} is loaded")), outcome);
+        storm.ktap.case(&tally.text(&format!("{name} is loaded")), outcome);
         modules::load(name)?;
     }
     // After all failures, everything must work.
@@ -354,18 +341,9 @@ impl Operation for Port<'_> {
         }
         let mut attributes = xdc_netlink::attributes::Attributes::after(body);
         attributes.push(1, format!("{}\0", self.kind.name).as_bytes());
-        attributes.push(
-            TCA_OPTIONS | NLA_F_NESTED,
-            &(self.kind.options)(self.round + 1),
-        );
+        attributes.push(TCA_OPTIONS | NLA_F_NESTED, &(self.kind.options)(self.round + 1));
         let mut message = Vec::new();
-        raw::push_message(
-            &mut message,
-            RTM_NEWQDISC,
-            flags,
-            1,
-            &attributes.into_bytes(),
-        );
+        raw::push_message(&mut message, RTM_NEWQDISC, flags, 1, &attributes.into_bytes());
         self.netlink.send(&message)?;
         match self.netlink.acks()?.as_slice() {
             [ack] if ack.errno == 0 => Ok(()),
@@ -482,10 +460,7 @@ impl Operation for Open<'_> {
         if let Some(socket) = self.socket.take() {
             ensure!(done, "the request failed, but the socket exists");
             let name = socket.tcp_congestion()?;
-            ensure!(
-                name.starts_with(self.cc.as_bytes()),
-                "the algorithm is {name:?}"
-            );
+            ensure!(name.starts_with(self.cc.as_bytes()), "the algorithm is {name:?}");
         }
         Ok(())
     }
@@ -524,12 +499,7 @@ impl Switch {
                 }
             };
             socket.set_tcp_congestion(b"cubic")?;
-            Ok(Self {
-                cc,
-                _listener: listener,
-                socket,
-                _peer: peer,
-            })
+            Ok(Self { cc, _listener: listener, socket, _peer: peer })
         })
     }
 }
@@ -546,10 +516,7 @@ impl Operation for Switch {
         let mut buffer = [std::mem::MaybeUninit::uninit(); 8_000];
         while self._peer.recv(&mut buffer).is_ok_and(|n| n > 0) {}
         let name = self.socket.tcp_congestion()?;
-        ensure!(
-            name.starts_with(self.cc.as_bytes()),
-            "the algorithm is {name:?}"
-        );
+        ensure!(name.starts_with(self.cc.as_bytes()), "the algorithm is {name:?}");
         Ok(self.socket.set_tcp_congestion(b"cubic")?)
     }
 }
@@ -563,11 +530,7 @@ impl Operation for Load {
     }
 
     fn settle(&mut self, done: bool) -> Result<()> {
-        ensure!(
-            modules::is_loaded(self.0) == done,
-            "load succeeded: {done}; loaded: {}",
-            !done
-        );
+        ensure!(modules::is_loaded(self.0) == done, "load succeeded: {done}; loaded: {}", !done);
         if done {
             modules::unload(self.0)?;
         }

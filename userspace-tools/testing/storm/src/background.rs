@@ -44,9 +44,7 @@ pub fn beside<T>(
         });
         let outcome = f();
         stop.store(true, Ordering::Relaxed);
-        let looked = looker
-            .join()
-            .map_err(|_| anyhow!("the observer panicked"))?;
+        let looked = looker.join().map_err(|_| anyhow!("the observer panicked"))?;
         let outcome = outcome?;
         looked?;
         ensure!(seen.load(Ordering::Relaxed) > 0, "no observation");
@@ -106,11 +104,7 @@ impl Background {
             let drained = traffic.drain(PATIENCE).and_then(|()| traffic.verdict());
             Ok((traffic.tally, drained))
         });
-        Self {
-            thread: Some(thread),
-            stop,
-            completed,
-        }
+        Self { thread: Some(thread), stop, completed }
     }
 
     /// Flows that have arrived completely.
@@ -122,9 +116,7 @@ impl Background {
     pub fn stop(mut self) -> Result<Tally> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().ok_or_else(|| anyhow!("stopped twice"))?;
-        let (tally, drained) = thread
-            .join()
-            .map_err(|_| anyhow!("the traffic panicked"))??;
+        let (tally, drained) = thread.join().map_err(|_| anyhow!("the traffic panicked"))??;
         drained.map(|()| tally)
     }
 }

@@ -132,10 +132,7 @@ impl Diag {
             }
             Ok(seen)
         });
-        Self {
-            thread: Some(thread),
-            stop,
-        }
+        Self { thread: Some(thread), stop }
     }
 
     /// Stops the thread.
@@ -187,11 +184,7 @@ impl HalfOpen {
             listener.listen(4 * Self::COUNT as i32)?;
             Ok(listener)
         })?;
-        Ok(Self {
-            cc,
-            listener,
-            sockets: Vec::new(),
-        })
+        Ok(Self { cc, listener, sockets: Vec::new() })
     }
 
     fn renew(&mut self, pair: &Pair) -> Result<()> {

@@ -56,9 +56,7 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
     }
     if storm.debug {
         let outcome = starved(storm, rounds);
-        storm
-            .ktap
-            .case("flows arrive despite failed allocations", outcome);
+        storm.ktap.case("flows arrive despite failed allocations", outcome);
     }
     modules::unload(KIND)?;
     Ok(())

@@ -152,11 +152,7 @@ pub struct Watch {
 
 impl Watch {
     pub fn new(patience: Duration) -> Self {
-        Self {
-            patience,
-            deadline: Instant::now() + patience,
-            last: (0, 0),
-        }
+        Self { patience, deadline: Instant::now() + patience, last: (0, 0) }
     }
 
     /// Fails if there was no progress for too long.
@@ -183,14 +179,8 @@ impl<'a> Traffic<'a> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let listeners = pair.hosts[1].run(|| {
             Ok([
-                listen(
-                    SocketAddr::from((Ipv4Addr::UNSPECIFIED, ports[0])),
-                    receiver_cc,
-                )?,
-                listen(
-                    SocketAddr::from((Ipv6Addr::UNSPECIFIED, ports[1])),
-                    receiver_cc,
-                )?,
+                listen(SocketAddr::from((Ipv4Addr::UNSPECIFIED, ports[0])), receiver_cc)?,
+                listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, ports[1])), receiver_cc)?,
             ])
         })?;
         for (token, listener) in listeners.iter().enumerate() {
@@ -244,10 +234,7 @@ impl<'a> Traffic<'a> {
     /// Continues a flow on another socket of the same connection.
     pub fn replace_tx(&mut self, id: u64, tx: Socket) -> Result<()> {
         let flow = self.flows.get_mut(&id).context("no such flow")?;
-        self.epoll.add(
-            &tx,
-            EpollEvent::new(EpollFlags::EPOLLOUT, token(id, Side::Tx)),
-        )?;
+        self.epoll.add(&tx, EpollEvent::new(EpollFlags::EPOLLOUT, token(id, Side::Tx)))?;
         flow.tx = tx;
         Ok(())
     }
@@ -282,10 +269,7 @@ impl<'a> Traffic<'a> {
         let address = tx.local_addr()?.as_socket().context("no address")?;
         let id = self.next;
         self.next += 1;
-        self.epoll.add(
-            &tx,
-            EpollEvent::new(EpollFlags::EPOLLOUT, token(id, Side::Tx)),
-        )?;
+        self.epoll.add(&tx, EpollEvent::new(EpollFlags::EPOLLOUT, token(id, Side::Tx)))?;
         self.waiting.insert(address, id);
         self.flows.insert(
             id,
@@ -394,11 +378,7 @@ impl<'a> Traffic<'a> {
                 flow.sent,
                 flow.spec.bytes,
                 flow.received,
-                if flow.rx.is_none() {
-                    ", never accepted"
-                } else {
-                    ""
-                }
+                if flow.rx.is_none() { ", never accepted" } else { "" }
             )
         })
     }
@@ -485,11 +465,7 @@ pub struct Load<'a> {
 impl<'a> Load<'a> {
     /// Creates a load without flows.
     pub fn new(storm: &Storm, pair: &'a Pair, families: &'static [Family]) -> Result<Self> {
-        Ok(Self {
-            debug: storm.debug,
-            families,
-            traffic: Traffic::new(pair, "cubic")?,
-        })
+        Ok(Self { debug: storm.debug, families, traffic: Traffic::new(pair, "cubic")? })
     }
 
     /// Opens missing flows and moves some packets. The route must exist.
@@ -544,11 +520,7 @@ impl Flow {
             return Err(error);
         }
         loop {
-            if self
-                .spec
-                .abort_after
-                .is_some_and(|bytes| self.sent >= bytes)
-            {
+            if self.spec.abort_after.is_some_and(|bytes| self.sent >= bytes) {
                 return Ok(Next::Abort);
             }
             let mut room = self.remaining();
@@ -594,9 +566,7 @@ impl Flow {
     }
 
     fn check(&self) -> Result<()> {
-        let Spec {
-            cc, family, bytes, ..
-        } = &self.spec;
+        let Spec { cc, family, bytes, .. } = &self.spec;
         ensure!(
             self.received == *bytes,
             "{cc} over {family:?}: {} of {bytes} bytes arrived",
@@ -621,22 +591,14 @@ fn token(id: u64, side: Side) -> u64 {
 }
 
 fn flow_of(token: u64) -> (u64, Side) {
-    let side = if token.is_multiple_of(2) {
-        Side::Tx
-    } else {
-        Side::Rx
-    };
+    let side = if token.is_multiple_of(2) { Side::Tx } else { Side::Rx };
     ((token - LISTENERS) / 2, side)
 }
 
 /// A nonblocking TCP socket in the thread's namespace.
 pub fn tcp_socket(domain: Domain) -> Result<Socket> {
-    Socket::new(
-        domain,
-        Type::STREAM.nonblocking().cloexec(),
-        Some(Protocol::TCP),
-    )
-    .context("cannot open a TCP socket")
+    Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))
+        .context("cannot open a TCP socket")
 }
 
 fn listen(address: SocketAddr, cc: &str) -> Result<Socket> {
@@ -644,9 +606,7 @@ fn listen(address: SocketAddr, cc: &str) -> Result<Socket> {
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
-    socket
-        .set_tcp_congestion(cc.as_bytes())
-        .with_context(|| format!("TCP_CONGESTION {cc}"))?;
+    socket.set_tcp_congestion(cc.as_bytes()).with_context(|| format!("TCP_CONGESTION {cc}"))?;
     // An earlier listener may have left sockets in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
@@ -671,12 +631,7 @@ fn connect(spec: &Spec, ports: [u16; 2]) -> Result<Socket> {
         socket.set_tcp_mss(bytes)?;
     }
     if let Some(bytes) = spec.window_clamp_bytes {
-        crate::sys::set_option(
-            &socket,
-            libc::IPPROTO_TCP,
-            libc::TCP_WINDOW_CLAMP,
-            bytes as i32,
-        )?;
+        crate::sys::set_option(&socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes as i32)?;
     }
     match socket.connect(&to.into()) {
         Ok(()) => {}

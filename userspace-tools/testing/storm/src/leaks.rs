@@ -28,10 +28,7 @@ const OBJECT: &str = "unreferenced object ";
 /// Leaks on purpose, then scans once for these leaks and those of all earlier tests: a scan is slow, and
 /// finding the deliberate leaks shows that it works.
 pub fn attack(storm: &mut Storm) -> Result<()> {
-    ensure!(
-        Path::new(KMEMLEAK).exists(),
-        "this kernel has no kmemleak (CONFIG_DEBUG_KMEMLEAK)"
-    );
+    ensure!(Path::new(KMEMLEAK).exists(), "this kernel has no kmemleak (CONFIG_DEBUG_KMEMLEAK)");
     let path = modules::path(ALARM)?;
     finit_module(&File::open(&path)?, c"kind=leak", ModuleInitFlags::empty())
         .with_context(|| format!("cannot load {ALARM}"))?;
@@ -39,10 +36,8 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
     modules::unload(ALARM)?;
     let found = found?;
     let caller = format!("[{ALARM}]");
-    let (ours, others): (Vec<&str>, Vec<&str>) = found
-        .split(OBJECT)
-        .skip(1)
-        .partition(|object| object.contains(&caller));
+    let (ours, others): (Vec<&str>, Vec<&str>) =
+        found.split(OBJECT).skip(1).partition(|object| object.contains(&caller));
     // A stale pointer-like word may hide some of the objects.
     storm.ktap.case(
         &format!("kmemleak finds deliberate leaks: {} of {LEAKS}", ours.len()),

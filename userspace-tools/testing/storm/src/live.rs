@@ -78,8 +78,7 @@ pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
                     Some(rx) if rng.bool() => rx,
                     _ => &flow.tx,
                 };
-                end.set_tcp_congestion(to.as_bytes())
-                    .with_context(|| format!("switch to {to}"))?;
+                end.set_tcp_congestion(to.as_bytes()).with_context(|| format!("switch to {to}"))?;
                 switched += 1;
                 if rng.u8(..4) == 0 {
                     let name = end.tcp_congestion()?;
@@ -106,10 +105,7 @@ pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
         }),
     );
     let tally = traffic.tally;
-    storm.flows_case(
-        "flows with switched congestion control",
-        traffic.verdict().map(|()| tally),
-    );
+    storm.flows_case("flows with switched congestion control", traffic.verdict().map(|()| tally));
     drop(traffic);
     let balance = settled(&pair.hosts[0], &start);
     storm.balance_case("port of flows with switched congestion control", balance);
@@ -145,9 +141,7 @@ pub fn namespaces(storm: &mut Storm, count: u32) -> Result<()> {
         storm.progress(i, i + 1, count);
         Ok(())
     });
-    storm.ktap.note(&format!(
-        "{bytes} bytes arrived before, {queued} packets were queued"
-    ));
+    storm.ktap.note(&format!("{bytes} bytes arrived before, {queued} packets were queued"));
     storm.ktap.case(
         &format!("{count} namespaces destroyed under traffic, hosts and routers in turn"),
         outcome.and_then(|()| {
@@ -173,10 +167,7 @@ const SNDBUF_BYTES: usize = 64 << 10;
 const ORPHAN_RETRIES: &str = "net/ipv4/tcp_orphan_retries";
 
 fn slow_port(rng: &mut fastrand::Rng) -> Options {
-    Options {
-        rate_bytes_per_s: Some(rng.u64(100_000..1_000_000)),
-        ..marking_port()
-    }
+    Options { rate_bytes_per_s: Some(rng.u64(100_000..1_000_000)), ..marking_port() }
 }
 
 /// Destroys both hosts of a pair with sockets in every state.
@@ -190,10 +181,8 @@ fn hosts_go(rng: &mut fastrand::Rng, ccs: &[String]) -> Result<(u64, u64)> {
     for _ in 0..16 {
         let cc = &ccs[rng.usize(..ccs.len())];
         let family = Family::ALL[rng.usize(..3)];
-        traffic.open(Spec {
-            sndbuf_bytes: Some(SNDBUF_BYTES),
-            ..Spec::new(cc, 1_000_000, family)
-        })?;
+        traffic
+            .open(Spec { sndbuf_bytes: Some(SNDBUF_BYTES), ..Spec::new(cc, 1_000_000, family) })?;
         traffic.step(Duration::from_millis(5))?;
         queued = queued.max(backlog(&pair.hosts[0])?);
     }
@@ -272,9 +261,7 @@ struct Routed {
 
 impl Routed {
     fn new(rng: &mut fastrand::Rng) -> Result<Self> {
-        let pair = Pair {
-            hosts: [Netns::create()?, Netns::create()?],
-        };
+        let pair = Pair { hosts: [Netns::create()?, Netns::create()?] };
         let router = Netns::create()?;
         router.run(|| {
             crate::net::write_sysctl("net/ipv4/ip_forward", "1")?;

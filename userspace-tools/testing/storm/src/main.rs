@@ -132,9 +132,7 @@ impl Storm {
 
     /// Case: socket dumps worked throughout, in every state.
     pub fn diag_case(&mut self, seen: Result<Seen>) {
-        let text = seen
-            .as_ref()
-            .map_or_else(|_| "inet_diag dumps".to_string(), Seen::text);
+        let text = seen.as_ref().map_or_else(|_| "inet_diag dumps".to_string(), Seen::text);
         self.ktap.case(&text, seen.and_then(|seen| seen.check()));
     }
 
@@ -161,9 +159,7 @@ fn main() -> ExitCode {
         long,
         debug: Path::new("/proc/lockdep").exists(),
     };
-    storm
-        .ktap
-        .note(&format!("{:?}: --seed {}", args.attack, storm.seed));
+    storm.ktap.note(&format!("{:?}: --seed {}", args.attack, storm.seed));
     // Columns: short, long, and both for the debug kernel.
     let which = usize::from(long) + 2 * usize::from(storm.debug);
     let count = |counts: [u32; 4]| args.count.unwrap_or(counts[which]);

@@ -79,10 +79,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         outcome,
     );
     let tally = traffic.tally;
-    storm.flows_case(
-        "flows with random ECN bits",
-        traffic.verdict().map(|()| tally),
-    );
+    storm.flows_case("flows with random ECN bits", traffic.verdict().map(|()| tally));
     Ok(())
 }
 
@@ -92,11 +89,7 @@ fn tun(host: usize) -> Result<File> {
     const IFF_TUN: i16 = 1;
     const IFF_NO_PI: i16 = 0x1000;
     let path = "/dev/net/tun";
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .open(path)
-        .context(path)?;
+    let file = File::options().read(true).write(true).open(path).context(path)?;
     // struct ifreq: name and flags.
     let mut request = [0u8; 40];
     request[..4].copy_from_slice(b"tun0");
@@ -184,21 +177,13 @@ impl Liar {
             }
             Ok(packets)
         });
-        Self {
-            calm,
-            stop,
-            lies,
-            thread,
-        }
+        Self { calm, stop, lies, thread }
     }
 
     /// Stops the thread and returns a summary.
     fn stop(self) -> Result<String> {
         self.stop.store(true, Ordering::Relaxed);
-        let packets = self
-            .thread
-            .join()
-            .map_err(|_| anyhow!("the path panicked"))??;
+        let packets = self.thread.join().map_err(|_| anyhow!("the path panicked"))??;
         let lies: Vec<_> = LIES
             .iter()
             .zip(self.lies.iter())
@@ -299,9 +284,7 @@ fn put_checksum(packet: &mut [u8], at: usize, start: u32, over: Range<usize>) {
 fn sum(bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<2>();
     let last = rest.first().map_or(0, |byte| u32::from(*byte) << 8);
-    let words = words
-        .iter()
-        .map(|word| u32::from(u16::from_be_bytes(*word)));
+    let words = words.iter().map(|word| u32::from(u16::from_be_bytes(*word)));
     words.sum::<u32>() + last
 }
 

@@ -36,9 +36,7 @@ use crate::{
 /// Modules under test: all installed ones, except devices, which need kernel modules and have their own storm
 /// (unorc.rs).
 fn under_test() -> impl Iterator<Item = &'static Module> {
-    MODULES
-        .iter()
-        .filter(|module| module.is_installed() && !matches!(module.kind, Kind::netdev))
+    MODULES.iter().filter(|module| module.is_installed() && !matches!(module.kind, Kind::netdev))
 }
 
 /// Names of the modules under test.
@@ -76,10 +74,8 @@ pub fn load(name: &str) -> Result<bool> {
 
 /// Returns whether a module is loaded.
 pub fn is_loaded(name: &str) -> bool {
-    fs::read_to_string("/proc/modules").is_ok_and(|text| {
-        text.lines()
-            .any(|line| line.split(' ').next() == Some(name))
-    })
+    fs::read_to_string("/proc/modules")
+        .is_ok_and(|text| text.lines().any(|line| line.split(' ').next() == Some(name)))
 }
 
 /// Unloads a module once it is unused. Returns the number of busy attempts.
@@ -187,19 +183,16 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             cycles += 1;
         }
         stop.store(true, Ordering::Relaxed);
-        let used = user
-            .join()
-            .map_err(|_| anyhow!("a user of {name} panicked"))?;
+        let used = user.join().map_err(|_| anyhow!("a user of {name} panicked"))?;
         storm.ktap.note(&diag.stop()?.text());
         storm.ktap.note(&format!(
             "{name}: {busy} times in use, {} uses served, {} found no module",
             uses.served.load(Ordering::Relaxed),
             uses.absent.load(Ordering::Relaxed)
         ));
-        storm.ktap.case(
-            &format!("{name}: loaded and unloaded {cycles} times under its users"),
-            outcome,
-        );
+        storm
+            .ktap
+            .case(&format!("{name}: loaded and unloaded {cycles} times under its users"), outcome);
         storm.ktap.case(
             &format!("{name}: each use succeeds, or fails because the module is missing"),
             used,
@@ -282,16 +275,8 @@ fn use_qdisc(pair: &Pair, stop: &AtomicBool, uses: &Uses) -> Result<()> {
 fn expect_absent(error: &anyhow::Error, uses: &Uses) -> Result<()> {
     let text = format!("{error:#}");
     // TCP returns ENOENT, or EBUSY while the module unloads; tc returns text.
-    let absent = [
-        "os error 2)",
-        "os error 16)",
-        "qdisc kind is unknown",
-        "not found",
-    ];
-    ensure!(
-        absent.iter().any(|end| text.contains(end)),
-        "unexpected: {text}"
-    );
+    let absent = ["os error 2)", "os error 16)", "qdisc kind is unknown", "not found"];
+    ensure!(absent.iter().any(|end| text.contains(end)), "unexpected: {text}");
     uses.absent.fetch_add(1, Ordering::Relaxed);
     thread::sleep(Duration::from_millis(1));
     Ok(())

@@ -145,9 +145,7 @@ impl Pair {
 
     /// Writes a sysctl of both hosts.
     pub fn sysctl(&self, name: &str, value: &str) -> Result<()> {
-        self.hosts
-            .iter()
-            .try_for_each(|host| host.sysctl(name, value))
+        self.hosts.iter().try_for_each(|host| host.sysctl(name, value))
     }
 
     /// Installs a new phantom with `options` at the root of a host's device.
@@ -197,13 +195,7 @@ pub fn root(options: Vec<u8>) -> Qdisc {
 
 /// A qdisc at the root of [`DEVICE`].
 pub fn root_of(kind: &'static str, options: Vec<u8>) -> Qdisc {
-    Qdisc {
-        index: DEVICE,
-        parent: TcHandle::ROOT,
-        handle: TcHandle::from(1 << 16),
-        kind,
-        options,
-    }
+    Qdisc { index: DEVICE, parent: TcHandle::ROOT, handle: TcHandle::from(1 << 16), kind, options }
 }
 
 /// Changes flags or attributes of a device.
@@ -277,11 +269,7 @@ impl Books {
             start.queued,
             self.queued
         );
-        Ok(Balance {
-            offered,
-            dropped,
-            marked: self.marked - start.marked,
-        })
+        Ok(Balance { offered, dropped, marked: self.marked - start.marked })
     }
 }
 

@@ -98,14 +98,7 @@ pub fn if_ip(offset: u32, value: &[u8]) -> [Step; 2] {
                 number(4, value.len() as u32),
             ],
         ),
-        step(
-            "cmp",
-            &[
-                number(1, REGISTER),
-                number(2, EQUAL),
-                nested(3, &[attribute(1, value)]),
-            ],
-        ),
+        step("cmp", &[number(1, REGISTER), number(2, EQUAL), nested(3, &[attribute(1, value)])]),
     ]
 }
 
@@ -131,10 +124,7 @@ pub fn set_address(offset: u32, address: [u8; 4]) -> [Step; 2] {
     const IP_CHECKSUM: u32 = 10;
     const L4_PSEUDOHEADER: u32 = 1;
     [
-        step(
-            "immediate",
-            &[number(1, REGISTER), nested(2, &[attribute(1, &address)])],
-        ),
+        step("immediate", &[number(1, REGISTER), nested(2, &[attribute(1, &address)])]),
         step(
             "payload",
             &[
@@ -159,13 +149,7 @@ pub fn drop_it() -> Step {
 
 /// Passes the packet to [`Queue`].
 pub fn queue_it() -> Step {
-    step(
-        "queue",
-        &[
-            attribute(1, &QUEUE.to_be_bytes()),
-            attribute(2, &1u16.to_be_bytes()),
-        ],
-    )
+    step("queue", &[attribute(1, &QUEUE.to_be_bytes()), attribute(2, &1u16.to_be_bytes())])
 }
 
 /// Adds an IPv4 chain with one rule to a namespace, until the namespace goes.
@@ -258,11 +242,7 @@ impl Queue {
         let packets = Arc::new(AtomicU64::new(0));
         let (stopped, counted) = (stop.clone(), packets.clone());
         let thread = thread::spawn(move || serve(&socket, verdict, &stopped, &counted));
-        Ok(Self {
-            thread: Some(thread),
-            stop,
-            packets,
-        })
+        Ok(Self { thread: Some(thread), stop, packets })
     }
 
     /// Packets with a verdict.

@@ -181,10 +181,7 @@ impl Target for Phantom {
         check_options(&Options::decode(&state.options)?)?;
         let xstats = Xstats::of(state).context("no statistics")?;
         let marked = xstats.marked();
-        ensure!(
-            xstats.would_mark >= marked,
-            "more packets are marked than chosen"
-        );
+        ensure!(xstats.would_mark >= marked, "more packets are marked than chosen");
         Ok(())
     }
 }
@@ -242,11 +239,7 @@ pub fn against(storm: &mut Storm, count: u32, pair: Pair, target: &dyn Target) -
     storm.ktap.case(
         "some messages are accepted, most are refused",
         (|| {
-            ensure!(
-                fuzzer.accepted * 50 > fuzzer.sent,
-                "only {} accepted",
-                fuzzer.accepted
-            );
+            ensure!(fuzzer.accepted * 50 > fuzzer.sent, "only {} accepted", fuzzer.accepted);
             ensure!(refused * 4 > fuzzer.sent, "only {refused} refused");
             Ok(())
         })(),
@@ -432,12 +425,7 @@ impl<'a> Fuzzer<'a> {
             false => [INGRESS, 0, 1 << 16, 1 << 16 | 1, rng.u32(..)][rng.usize(..5)],
         };
         let mut body = vec![if ordinary { 0 } else { rng.u8(..) }, 0, 0, 0];
-        for word in [
-            index,
-            handle,
-            parent,
-            if ordinary { 0 } else { rng.u32(..) },
-        ] {
+        for word in [index, handle, parent, if ordinary { 0 } else { rng.u32(..) }] {
             body.extend_from_slice(&word.to_ne_bytes());
         }
         body
@@ -513,12 +501,8 @@ impl<'a> Fuzzer<'a> {
             let fill = [0, 0xff, 0x7f, 0x80, 1][rng.usize(..5)];
             let value: Vec<u8> = match rng.u8(..4) {
                 0 => vec![fill; width],
-                1 => (0..width)
-                    .map(|i| if i == 0 { rng.u8(..6) } else { 0 })
-                    .collect(),
-                2 => (0..width)
-                    .map(|i| if i < 3 { rng.u8(..) } else { 0 })
-                    .collect(),
+                1 => (0..width).map(|i| if i == 0 { rng.u8(..6) } else { 0 }).collect(),
+                2 => (0..width).map(|i| if i < 3 { rng.u8(..) } else { 0 }).collect(),
                 _ => (0..width).map(|_| rng.u8(..)).collect(),
             };
             attributes.push(id, &value);
@@ -617,16 +601,10 @@ fn check_options(options: &Options) -> Result<()> {
     ensure!(pmin <= pmax && pmax <= 1_000_000, "pmin {pmin} pmax {pmax}");
     let (min, max) = (of(options.min_ppm)?, of(options.max_ppm)?);
     ensure!(min <= max && max <= 1_000_000, "min {min} max {max}");
-    ensure!(
-        (-64..=256).contains(&options.overhead_bytes.context("no overhead")?),
-        "overhead"
-    );
+    ensure!((-64..=256).contains(&options.overhead_bytes.context("no overhead")?), "overhead");
     ensure!(of(options.mpu_bytes)? <= 256, "mpu");
     let pooled = options.pool.as_ref().is_some_and(|name| !name.is_empty());
-    ensure!(
-        !pooled || options.pool_limit_bytes > Some(0),
-        "a pool without a size"
-    );
+    ensure!(!pooled || options.pool_limit_bytes > Some(0), "a pool without a size");
     check_count(&options.encode(), &full().encode())
 }
 

@@ -55,10 +55,7 @@ impl Netlink {
         for option in [NETLINK_EXT_ACK, NETLINK_CAP_ACK] {
             crate::sys::set_option(&socket, libc::SOL_NETLINK, option, 1)?;
         }
-        Ok(Self {
-            socket,
-            buffer: vec![0; 64 << 10],
-        })
+        Ok(Self { socket, buffer: vec![0; 64 << 10] })
     }
 
     /// Sends `bytes` unchanged. The kernel has processed them on return.
@@ -80,10 +77,7 @@ impl Netlink {
             };
             for message in messages(&self.buffer[..n]) {
                 if let (NLMSG_ERROR, Some(code)) = (kind(message), i32_at(message, HEADER_BYTES)) {
-                    found.push(Ack {
-                        sequence: u32_at(message, 8).unwrap_or(0),
-                        errno: -code,
-                    });
+                    found.push(Ack { sequence: u32_at(message, 8).unwrap_or(0), errno: -code });
                 }
             }
         }

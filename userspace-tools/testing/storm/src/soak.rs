@@ -111,14 +111,8 @@ impl Path {
         let passed = self.port_sent - start.port_sent;
         let arrived = self.arrived - start.arrived;
         ensure!(self.wire_queued == 0 && self.port_queued == 0, "{self:?}");
-        ensure!(
-            offered == sent + dropped,
-            "{offered} offered, {sent} sent, {dropped} dropped"
-        );
-        ensure!(
-            passed == sent,
-            "the port passed {passed}, the wire sent {sent}"
-        );
+        ensure!(offered == sent + dropped, "{offered} offered, {sent} sent, {dropped} dropped");
+        ensure!(passed == sent, "the port passed {passed}, the wire sent {sent}");
         ensure!(arrived == sent, "{sent} sent, {arrived} arrived");
         Ok(format!(
             "{offered} packets in = {arrived} arrived + {dropped} dropped; {} marked",
@@ -185,16 +179,11 @@ impl Memory {
             objects.insert(name.to_string(), count.parse()?);
         }
         let info = fs::read_to_string("/proc/meminfo")?;
-        let available = info.lines().find_map(|line| {
-            line.strip_prefix("MemAvailable:")?
-                .split_whitespace()
-                .next()
-        });
+        let available = info
+            .lines()
+            .find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next());
         let available_kb: u64 = available.context("no MemAvailable")?.parse()?;
-        Ok(Self {
-            objects,
-            available_bytes: available_kb << 10,
-        })
+        Ok(Self { objects, available_bytes: available_kb << 10 })
     }
 
     /// Fails if more is in use than at `start`.
@@ -247,11 +236,7 @@ pub fn hour(storm: &mut Storm, minutes: u32) -> Result<()> {
     let ccs = storm.ccs();
     let pair = build(Duration::from_micros(10), &any_port(&mut rng))?;
     pair.sysctl("net/ipv4/tcp_no_metrics_save", "1")?;
-    let mut load = Load {
-        pair: &pair,
-        ccs: &ccs,
-        tally: Tally::default(),
-    };
+    let mut load = Load { pair: &pair, ccs: &ccs, tally: Tally::default() };
     // Allocates caches that the kernel keeps.
     load.run(&mut rng, 1)?;
     thread::sleep(SETTLE);
@@ -261,22 +246,14 @@ pub fn hour(storm: &mut Storm, minutes: u32) -> Result<()> {
     thread::sleep(SETTLE);
     let after = Memory::read()?;
     let tally = load.tally;
-    storm.ktap.case(
-        &format!("{} virtual minutes of mixed load", took.as_secs() / 60),
-        outcome,
-    );
+    storm.ktap.case(&format!("{} virtual minutes of mixed load", took.as_secs() / 60), outcome);
     storm.flows_case("flows of mixed load", Ok(tally));
     path_case(storm, "wire and port", &pair, &start);
     storm.ktap.note(&after.difference(&before));
-    storm
-        .ktap
-        .case("the memory in use does not grow", after.compare(&before));
+    storm.ktap.case("the memory in use does not grow", after.compare(&before));
     storm.ktap.case("100 leaked sockets are detected", {
-        let leaked: Vec<_> = pair.hosts[0].run(|| {
-            (0..100)
-                .map(|_| tcp_socket(socket2::Domain::IPV4))
-                .collect::<Result<_>>()
-        })?;
+        let leaked: Vec<_> = pair.hosts[0]
+            .run(|| (0..100).map(|_| tcp_socket(socket2::Domain::IPV4)).collect::<Result<_>>())?;
         let outcome = match Memory::read()?.compare(&before) {
             Err(e) if e.to_string().contains("TCP ") => Ok(()),
             other => Err(anyhow::anyhow!("100 more sockets, but {other:?}")),
@@ -300,8 +277,7 @@ impl Load<'_> {
         // User space takes most of the time: wake it only for much data or the end.
         traffic.wake_bytes = Some(1 << 20);
         let outcome = (0..minutes).try_for_each(|minute| {
-            self.minute(rng, &mut traffic)
-                .with_context(|| format!("minute {minute}"))
+            self.minute(rng, &mut traffic).with_context(|| format!("minute {minute}"))
         });
         outcome?;
         traffic.drain(PATIENCE)?;
@@ -334,11 +310,7 @@ impl Load<'_> {
                 flow.tx.set_tcp_congestion(to.as_bytes())?;
             }
             // Occasional idle periods.
-            let spell_ms = if rng.u8(..10) == 0 {
-                10_000
-            } else {
-                rng.u64(1..2_500)
-            };
+            let spell_ms = if rng.u8(..10) == 0 { 10_000 } else { rng.u64(1..2_500) };
             let until = Instant::now() + Duration::from_millis(spell_ms);
             while Instant::now() < until {
                 traffic.step(until.saturating_duration_since(Instant::now()))?;
@@ -354,11 +326,7 @@ fn any_flow(rng: &mut fastrand::Rng, ccs: &[String]) -> Spec {
         1..6 => rng.u64(20_000..200_000),
         _ => rng.u64(1..20_000),
     };
-    let mut spec = Spec::new(
-        &ccs[rng.usize(..ccs.len())],
-        bytes,
-        Family::ALL[rng.usize(..3)],
-    );
+    let mut spec = Spec::new(&ccs[rng.usize(..ccs.len())], bytes, Family::ALL[rng.usize(..3)]);
     if rng.u8(..4) == 0 {
         // An application with short writes.
         let pause = Duration::from_millis(rng.u64(1..5_000));
@@ -394,9 +362,7 @@ fn any_parameters(rng: &mut fastrand::Rng) -> Result<()> {
     for algorithm in modules::ccs() {
         let folder = format!("net/{}", algorithm.name());
         if algorithm.has_profiles() {
-            let profile = algorithm
-                .profiles()
-                .nth(rng.usize(..algorithm.profiles.len()));
+            let profile = algorithm.profiles().nth(rng.usize(..algorithm.profiles.len()));
             write_sysctl(&format!("{folder}/profile"), profile.unwrap_or_default())?;
             continue;
         }

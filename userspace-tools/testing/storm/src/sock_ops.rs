@@ -33,12 +33,7 @@ const HDR_OPT_LEN_CB: i32 = 14;
 const WRITE_HDR_OPT_CB_FLAG: i32 = 1 << 6;
 
 /// Congestion controls to switch to.
-const NAMES: [&[u8; 8]; 4] = [
-    b"unocc\0\0\0",
-    b"gemini\0\0",
-    b"reno\0\0\0\0",
-    b"cubic\0\0\0",
-];
+const NAMES: [&[u8; 8]; 4] = [b"unocc\0\0\0", b"gemini\0\0", b"reno\0\0\0\0", b"cubic\0\0\0"];
 /// Each name is chosen for one packet in this many. A power of two.
 const ONE_OF: i32 = 64;
 
@@ -141,10 +136,7 @@ fn narrow() -> Options {
 /// The receiver's port during handshakes. If the host's own port drops a retransmitted SYN-ACK, the kernel
 /// forgets the request (reqsk_timer_handler) and resets a client that got an earlier SYN-ACK.
 fn wide() -> Options {
-    Options {
-        limit_bytes: Some(100_000),
-        ..narrow()
-    }
+    Options { limit_bytes: Some(100_000), ..narrow() }
 }
 
 /// Flows open at a time.
@@ -196,18 +188,12 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             outcome,
         );
         let tally = traffic.tally;
-        storm.flows_case(
-            &format!("{cc}: switched flows"),
-            traffic.verdict().map(|()| tally),
-        );
+        storm.flows_case(&format!("{cc}: switched flows"), traffic.verdict().map(|()| tally));
         drop(traffic);
         let port = settled(&pair.hosts[0], &start)?;
         let acks = settled(&pair.hosts[1], &start_of_acks)?;
         storm.ktap.case(
-            &format!(
-                "{cc}: {} packets were marked, {} ACKs dropped",
-                port.marked, acks.dropped
-            ),
+            &format!("{cc}: {} packets were marked, {} ACKs dropped", port.marked, acks.dropped),
             match port.marked > 0 {
                 true => Ok(()),
                 false => Err(anyhow!("no packet was marked")),

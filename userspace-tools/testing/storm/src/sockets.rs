@@ -123,9 +123,7 @@ pub fn clamps(storm: &mut Storm, count: u32) -> Result<()> {
         }
         let mut watch = Watch::new(PATIENCE);
         while traffic.open_flows() > 0 {
-            watch
-                .check(&traffic)
-                .with_context(|| format!("under a clamp of {clamp}"))?;
+            watch.check(&traffic).with_context(|| format!("under a clamp of {clamp}"))?;
             traffic.step(Duration::from_millis(20))?;
             for flow in traffic.flows().filter(|flow| flow.rx.is_some()) {
                 let cwnd = snd_cwnd(&flow.tx)?;
@@ -143,9 +141,7 @@ pub fn clamps(storm: &mut Storm, count: u32) -> Result<()> {
         drop(traffic);
         settled(&pair.hosts[0], &start).map(|_| ())
     });
-    storm
-        .ktap
-        .note(&format!("{looks} samples; the largest window was {most}"));
+    storm.ktap.note(&format!("{looks} samples; the largest window was {most}"));
     storm.ktap.case(
         &format!("{count} routes with `cwnd lock`: no window exceeds it, and each packet is accounted for"),
         outcome.and_then(|()| {
@@ -153,10 +149,7 @@ pub fn clamps(storm: &mut Storm, count: u32) -> Result<()> {
             Ok(())
         }),
     );
-    storm.flows_case(
-        "flows with clamps, small buffers and small segments",
-        Ok(total),
-    );
+    storm.flows_case("flows with clamps, small buffers and small segments", Ok(total));
     Ok(())
 }
 
@@ -213,18 +206,13 @@ pub fn repair(storm: &mut Storm, count: u32) -> Result<()> {
         traffic.drain(PATIENCE)?;
         traffic.verdict()
     })();
-    storm.ktap.note(&format!(
-        "{moved} sockets moved; {kept} had data in flight and were restored"
-    ));
+    storm.ktap.note(&format!("{moved} sockets moved; {kept} had data in flight and were restored"));
     storm.ktap.case(
         &format!("{moved} live sockets restored by TCP_REPAIR with another congestion control"),
         outcome,
     );
     let tally = traffic.tally;
-    storm.flows_case(
-        "flows of restored sockets",
-        traffic.verdict().map(|()| tally),
-    );
+    storm.flows_case("flows of restored sockets", traffic.verdict().map(|()| tally));
     Ok(())
 }
 
@@ -254,13 +242,8 @@ fn restore(old: Option<&Socket>, cc: &str) -> Result<Option<Socket>> {
     old.set_tcp_congestion(cc.as_bytes())?;
     let mut queued = 0;
     // SAFETY: SIOCOUTQ writes one int.
-    let asked = unsafe {
-        libc::ioctl(
-            std::os::fd::AsRawFd::as_raw_fd(old),
-            libc::TIOCOUTQ,
-            &mut queued,
-        )
-    };
+    let asked =
+        unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(old), libc::TIOCOUTQ, &mut queued) };
     if asked != 0 {
         bail!("SIOCOUTQ: {}", std::io::Error::last_os_error());
     }
@@ -292,10 +275,7 @@ fn restore(old: Option<&Socket>, cc: &str) -> Result<Option<Socket>> {
     let nobody = tcp_socket(Domain::IPV4)?;
     // SAFETY: Both descriptors are open sockets of ours; `old` takes over that of `nobody`.
     let closed = unsafe {
-        libc::dup2(
-            std::os::fd::AsRawFd::as_raw_fd(&nobody),
-            std::os::fd::AsRawFd::as_raw_fd(old),
-        )
+        libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&nobody), std::os::fd::AsRawFd::as_raw_fd(old))
     };
     ensure!(closed >= 0, "dup2: {}", std::io::Error::last_os_error());
     new.bind(&local).context("bind under repair")?;

@@ -33,13 +33,7 @@ pub fn get_bytes(socket: &Socket, level: i32, name: i32, value: &mut [u8]) -> io
     let mut length = value.len() as libc::socklen_t;
     // SAFETY: The pointer and the length are those of `value`, which any bytes may fill.
     let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            value.as_mut_ptr().cast(),
-            &mut length,
-        )
+        libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut length)
     };
     match result {
         0 => Ok(length as usize),
@@ -60,13 +54,11 @@ pub fn packet_socket(index: u32) -> io::Result<Socket> {
     // SAFETY: The address is within the storage, and the length is its length.
     let ((), address) = unsafe {
         SockAddr::try_init(|storage, length| {
-            storage
-                .cast::<libc::sockaddr_ll>()
-                .write(libc::sockaddr_ll {
-                    sll_family: libc::AF_PACKET as u16,
-                    sll_ifindex: index as i32,
-                    ..mem::zeroed()
-                });
+            storage.cast::<libc::sockaddr_ll>().write(libc::sockaddr_ll {
+                sll_family: libc::AF_PACKET as u16,
+                sll_ifindex: index as i32,
+                ..mem::zeroed()
+            });
             *length = mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
             Ok(())
         })

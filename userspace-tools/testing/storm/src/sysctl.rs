@@ -73,9 +73,9 @@ impl Kind {
     /// Returns whether `text` is a valid content.
     fn may_read(&self, text: &str) -> bool {
         match self {
-            Self::Number { min, max } => text
-                .parse()
-                .is_ok_and(|number: u64| (*min..=*max).contains(&number)),
+            Self::Number { min, max } => {
+                text.parse().is_ok_and(|number: u64| (*min..=*max).contains(&number))
+            }
             Self::Name(_) => text.is_empty(),
         }
     }
@@ -93,11 +93,8 @@ fn number(text: &[u8]) -> Option<u64> {
         [b'1'..=b'9', ..] => (0, 10),
         _ => return None,
     };
-    let digits: Vec<u8> = seen[skip..]
-        .iter()
-        .copied()
-        .take_while(|byte| char::from(*byte).is_digit(radix))
-        .collect();
+    let digits: Vec<u8> =
+        seen[skip..].iter().copied().take_while(|byte| char::from(*byte).is_digit(radix)).collect();
     let length = skip + digits.len();
     if length == NUMBER_BYTES || !matches!(text.get(length), None | Some(b' ' | b'\t' | b'\n')) {
         return None;
@@ -141,11 +138,7 @@ impl Directory {
                 let path = format!("{directory}/{name}");
                 let is_read = matches!(kind, Kind::Number { .. });
                 let file = File::options().read(is_read).write(true).open(&path);
-                Ok(Param {
-                    file: file.with_context(|| path)?,
-                    name,
-                    kind,
-                })
+                Ok(Param { file: file.with_context(|| path)?, name, kind })
             })
             .collect::<Result<Vec<_>>>()?;
         // The one other file is a read-only measurement.
@@ -154,11 +147,7 @@ impl Directory {
         ensure!(is_refused, "{shown} is writable");
         let files = fs::read_dir(&directory)?.count();
         ensure!(files == params.len() + 1, "{directory} has {files} files");
-        let mut directory = Self {
-            params,
-            profiles,
-            values: Vec::new(),
-        };
+        let mut directory = Self { params, profiles, values: Vec::new() };
         directory.values = directory.read_all()?;
         Ok(directory)
     }
@@ -182,11 +171,7 @@ impl Directory {
         let wrote = param.file.write_at(&text, offset);
         let told = || {
             let text = String::from_utf8_lossy(&text[..text.len().min(80)]).into_owned();
-            format!(
-                "{}: {text:?} ({} bytes) at {offset} of {old:?}",
-                param.name,
-                text.len()
-            )
+            format!("{}: {text:?} ({} bytes) at {offset} of {old:?}", param.name, text.len())
         };
         match (&wanted, &wrote) {
             (None, Err(_)) => tally.refused += 1,
@@ -209,14 +194,10 @@ impl Directory {
             Some(Wanted::Nothing) | None => {}
         }
         let now = self.params[index].read()?;
-        ensure!(
-            now == self.values[index],
-            "the value is {now:?} after {}",
-            {
-                let param = &self.params[index];
-                format!("{}, should be {:?}", param.name, self.values[index])
-            }
-        );
+        ensure!(now == self.values[index], "the value is {now:?} after {}", {
+            let param = &self.params[index];
+            format!("{}, should be {:?}", param.name, self.values[index])
+        });
         Ok(())
     }
 
@@ -288,29 +269,15 @@ fn any_text(rng: &mut fastrand::Rng, kind: &Kind) -> Vec<u8> {
             Kind::Number { max, .. } => (max + 1).to_string(),
             Kind::Name(names) => format!("{}x", names[0]),
         },
-        11 => [
-            u64::MAX.to_string(),
-            "18446744073709551616".into(),
-            "-1".into(),
-            "+7".into(),
-        ][rng.usize(..4)]
+        11 => [u64::MAX.to_string(), "18446744073709551616".into(), "-1".into(), "+7".into()]
+            [rng.usize(..4)]
         .clone(),
         12 => String::new(),
-        13 => [
-            "\n",
-            " ",
-            "0x10",
-            "0x",
-            "010",
-            "08",
-            "-0",
-            "1e3",
-            "1 2",
-            "%s%n",
-            "\u{1F47B}",
-            "1_000",
-        ][rng.usize(..12)]
-        .into(),
+        13 => {
+            ["\n", " ", "0x10", "0x", "010", "08", "-0", "1e3", "1 2", "%s%n", "\u{1F47B}", "1_000"]
+                [rng.usize(..12)]
+            .into()
+        }
         14 => format!("{}{}", "0".repeat(rng.usize(..60)), valid(rng)),
         15 => format!("{}{}garbage", valid(rng), " ".repeat(rng.usize(..60))),
         16 => "7".repeat(rng.usize(1..6_000)),
@@ -343,11 +310,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     // exactly.
     let (mut sent, mut outcome) = (0, Ok(()));
     let mut rng = fastrand::Rng::with_seed(storm.seed);
-    let open = || {
-        modules::ccs()
-            .map(Directory::open)
-            .collect::<Result<Vec<_>>>()
-    };
+    let open = || modules::ccs().map(Directory::open).collect::<Result<Vec<_>>>();
     let mut watched = pair.hosts[1].run(open)?;
     let loose = pair.hosts[0].run(open)?;
     while sent < count && outcome.is_ok() {
@@ -461,8 +424,6 @@ impl Race {
 
     fn stop(self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread
-            .join()
-            .map_err(|_| anyhow!("the race panicked"))?
+        self.thread.join().map_err(|_| anyhow!("the race panicked"))?
     }
 }

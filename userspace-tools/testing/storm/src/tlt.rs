@@ -116,28 +116,16 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         ("a SYN flood creates no flow", syn_flood),
         ("a flow to a peer that clears marks abandons TLT", deaf),
         ("flows beyond max_flows do not use TLT", too_many),
-        (
-            "flows to a plain peer that sends the echo's DSCP arrive",
-            accidental,
-        ),
-        (
-            "flows to a peer that reflects DSCPs do not use TLT",
-            reflecting,
-        ),
-        (
-            "a new connection on the same ports has its own flow",
-            reused,
-        ),
+        ("flows to a plain peer that sends the echo's DSCP arrive", accidental),
+        ("flows to a peer that reflects DSCPs do not use TLT", reflecting),
+        ("a new connection on the same ports has its own flow", reused),
         ("urgent data stay urgent after a loss", urgent),
         ("kTLS data arrive", ktls),
         ("flows arrive despite drops by nftables", dropped),
         ("flows arrive through NFQUEUE, in and out", |storm| {
             queued(storm, &[Hook::Input, Hook::PostRouting])
         }),
-        (
-            "a connection with translated addresses uses TLT",
-            translated,
-        ),
+        ("a connection with translated addresses uses TLT", translated),
         ("netfilter hooks after the module's see each packet", behind),
         ("namespaces are deleted with flows", namespaces),
         ("tlt is loaded and unloaded under traffic", reloads),
@@ -147,16 +135,11 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         storm.ktap.case(what, outcome);
     }
     let outcome = leaves_under(storm, count);
-    storm.ktap.case(
-        &format!("{count} flows arrive although tlt is unloaded"),
-        outcome,
-    );
+    storm.ktap.case(&format!("{count} flows arrive although tlt is unloaded"), outcome);
     // Cases for the debug kernel only.
     if storm.debug {
         let outcome = starved(storm);
-        storm
-            .ktap
-            .case("flows arrive despite failed allocations", outcome);
+        storm.ktap.case("flows arrive despite failed allocations", outcome);
         let outcome = excluded(MPTCP, |_| Ok(()));
         storm.ktap.case("MPTCP does not use TLT", outcome);
         let outcome = excluded(libc::IPPROTO_TCP, add_ao_key);
@@ -196,10 +179,7 @@ fn echo_flood(storm: &Storm) -> Result<()> {
         let sent = tlt(&pair.hosts[0], "TxClockData")? + tlt(&pair.hosts[0], "TxData")?;
         let packets = tlt(&pair.hosts[0], "TxUnimportant")? + sent;
         ensure!(sent > 0, "no flow used TLT");
-        ensure!(
-            packets < 12 * 70 * 8,
-            "{packets} packets for 12 flows of 70"
-        );
+        ensure!(packets < 12 * 70 * 8, "{packets} packets for 12 flows of 70");
     }
     Ok(())
 }
@@ -297,11 +277,7 @@ fn forged(storm: &Storm) -> Result<()> {
     let raw = raw_socket(&pair.hosts[0])?;
     for i in 0..FORGED {
         let dscp = [DATA, ECHO, CLOCK, CLOCK_ECHO][i as usize % 4];
-        let payload: &[u8] = if dscp == DATA || dscp == CLOCK {
-            &[0]
-        } else {
-            &[]
-        };
+        let payload: &[u8] = if dscp == DATA || dscp == CLOCK { &[0] } else { &[] };
         let bytes = packet(dscp, ports, rng.u32(..), Some(rng.u32(..)), payload);
         raw.send_to(&bytes, &to(v4(1)))?;
     }
@@ -351,10 +327,7 @@ fn too_far(_: &Storm) -> Result<()> {
     set_option(&tx, libc::IPPROTO_IP, libc::IP_MINTTL, 30)?;
     let _ = tx.connect(&address);
     std::thread::sleep(Duration::from_millis(100));
-    let (bad, flows) = (
-        tlt(&pair.hosts[0], "BadMark")?,
-        tlt(&pair.hosts[0], "Flows")?,
-    );
+    let (bad, flows) = (tlt(&pair.hosts[0], "BadMark")?, tlt(&pair.hosts[0], "Flows")?);
     ensure!(bad > 0 && flows == 0, "{bad} bad marks, {flows} flows");
     Ok(())
 }
@@ -411,10 +384,7 @@ fn answered(storm: &Storm) -> Result<()> {
         raw.send_to(&bytes, &to(v4(0)))?;
     }
     std::thread::sleep(Duration::from_millis(100));
-    let (flows, bad) = (
-        tlt(&pair.hosts[0], "Flows")?,
-        tlt(&pair.hosts[0], "BadMark")?,
-    );
+    let (flows, bad) = (tlt(&pair.hosts[0], "Flows")?, tlt(&pair.hosts[0], "BadMark")?);
     ensure!(bad > 0, "no answer arrived");
     ensure!(flows == 0, "{flows} flows after answers that TCP refuses");
     drop(tx);
@@ -535,12 +505,7 @@ fn connection(pair: &Pair, port: u16, dscp: u8) -> Result<[Socket; 2]> {
     let listener = pair.hosts[1].run(|| {
         let listener = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
         listener.set_reuse_address(true)?;
-        set_option(
-            &listener,
-            libc::IPPROTO_IP,
-            libc::IP_TOS,
-            i32::from(dscp) << 2,
-        )?;
+        set_option(&listener, libc::IPPROTO_IP, libc::IP_TOS, i32::from(dscp) << 2)?;
         listener.bind(&address)?;
         listener.listen(8)?;
         Ok(listener)
@@ -580,11 +545,7 @@ fn carry(mut tx: &Socket, mut rx: &Socket, bytes: usize) -> Result<()> {
             Err(_) => bail!("the writer panicked"),
         }
     })?;
-    ensure!(
-        received == sent,
-        "{} of {bytes} bytes arrived",
-        received.len()
-    );
+    ensure!(received == sent, "{} of {bytes} bytes arrived", received.len());
     Ok(())
 }
 
@@ -610,14 +571,8 @@ fn reflecting(_: &Storm) -> Result<()> {
     let [tx, rx] = connection(&pair, 7_100, 0)?;
     carry(&tx, &rx, 200_000)?;
     carry(&rx, &tx, 200_000)?;
-    let (plain, flows) = (
-        tlt(&pair.hosts[0], "PeerPlain")?,
-        tlt(&pair.hosts[0], "Flows")?,
-    );
-    ensure!(
-        (plain, flows) == (1, 0),
-        "{plain} peers counted as plain, {flows} flows"
-    );
+    let (plain, flows) = (tlt(&pair.hosts[0], "PeerPlain")?, tlt(&pair.hosts[0], "Flows")?);
+    ensure!((plain, flows) == (1, 0), "{plain} peers counted as plain, {flows} flows");
     Ok(())
 }
 
@@ -669,10 +624,7 @@ fn ktls(_: &Storm) -> Result<()> {
     }
     carry(&tx, &rx, 600_000)?;
     // In software, TCP holds ciphertext, which it can retransmit.
-    ensure!(
-        tlt(&pair.hosts[0], "TxUnimportant")? > 0,
-        "the flow did not use TLT"
-    );
+    ensure!(tlt(&pair.hosts[0], "TxUnimportant")? > 0, "the flow did not use TLT");
     ensure!(tlt(&pair.hosts[0], "RxEcho")? > 0, "no echo arrived");
     for host in &pair.hosts {
         let errors = host.run(|| tls_counter("TlsDecryptError"))?;
@@ -729,10 +681,7 @@ fn urgent(_: &Storm) -> Result<()> {
     rx.read_exact(&mut stream[..1_000])?;
     let mut byte = [std::mem::MaybeUninit::uninit()];
     let length = rx.recv_out_of_band(&mut byte);
-    ensure!(
-        length.is_ok_and(|length| length == 1),
-        "no urgent data arrived"
-    );
+    ensure!(length.is_ok_and(|length| length == 1), "no urgent data arrived");
     rx.read_exact(&mut stream[1_000..])?;
     let expected = [vec![b'a'; 1_000], vec![b'z'; 100]].concat();
     ensure!(stream[..] == expected[..], "the stream differs");
@@ -827,10 +776,7 @@ fn translated(_: &Storm) -> Result<()> {
     let data = tlt(host, "TxUnimportant")? + tlt(host, "TxData")?;
     let echoes = tlt(host, "RxEcho")?;
     // The SYN-ACK is one echo.
-    ensure!(
-        data > 0 && echoes > 1,
-        "{data} data packets, {echoes} echoes"
-    );
+    ensure!(data > 0 && echoes > 1, "{data} data packets, {echoes} echoes");
     Ok(())
 }
 
@@ -1032,10 +978,7 @@ fn excluded(protocol: i32, prepare: fn(&Socket) -> Result<()>) -> Result<()> {
     })?;
     ensure!(received == BYTES, "{received} of {BYTES} bytes arrived");
     let counted = tlt(&pair.hosts[0], "Excluded")?;
-    ensure!(
-        counted > 0,
-        "the host does not count the connection as excluded"
-    );
+    ensure!(counted > 0, "the host does not count the connection as excluded");
     for host in &pair.hosts {
         for name in ["Flows", "TxData", "TxUnimportant", "TxClockData"] {
             let n = tlt(host, name)?;

@@ -175,9 +175,7 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
     // Cases for the debug kernel only.
     if storm.debug {
         let outcome = starved();
-        storm
-            .ktap
-            .case("flows arrive despite failed allocations", outcome);
+        storm.ktap.case("flows arrive despite failed allocations", outcome);
     }
     modules::unload(MODULE)?;
     Ok(())
@@ -227,10 +225,7 @@ fn mtus(storm: &Storm, rounds: u32) -> Result<()> {
         // Above the MTU at creation.
         let mtu = LinkAttribute::Mtu(MTU + 1);
         let busy = pair.hosts[host].request(change(TUNNEL, None, vec![mtu]));
-        ensure!(
-            busy.is_err(),
-            "the MTU can be raised while the device is up"
-        );
+        ensure!(busy.is_err(), "the MTU can be raised while the device is up");
         let mut mtu = |least: u32, most: u32| LinkAttribute::Mtu(rng.u32(least..=most));
         let low = mtu(576, 599);
         pair.hosts[host].request(change(TUNNEL, None, vec![low]))?;
@@ -273,10 +268,7 @@ fn below_gone(storm: &Storm, _rounds: u32) -> Result<()> {
         pair.hosts[host].request(link::delete(DEVICE))?;
         let deadline = Instant::now() + PATIENCE;
         while unsent(&pair.hosts[0])? == 0 {
-            ensure!(
-                Instant::now() < deadline,
-                "no packet failed without the device below"
-            );
+            ensure!(Instant::now() < deadline, "no packet failed without the device below");
             // These flows cannot end, but earlier ones may have. A new one may find no route.
             let _ = load.refill();
             breathe();
@@ -368,16 +360,7 @@ fn forged(storm: &Storm, rounds: u32) -> Result<()> {
 }
 
 fn changes(storm: &Storm, rounds: u32) -> Result<()> {
-    const PATHS: [&str; 8] = [
-        "ecmp",
-        "rps",
-        "ops",
-        "plb",
-        "unolb",
-        "reps",
-        "reps-paper",
-        "bitmap",
-    ];
+    const PATHS: [&str; 8] = ["ecmp", "rps", "ops", "plb", "unolb", "reps", "reps-paper", "bitmap"];
     let pair = tunnels("")?;
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let mut load = load(storm, &pair)?;

@@ -7,11 +7,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 fn lines(top: &Path, args: &[&str], paths: &[String]) -> Result<Vec<String>> {
-    let output = Command::new("git")
-        .current_dir(top)
-        .args(args)
-        .args(paths)
-        .output()?;
+    let output = Command::new("git").current_dir(top).args(args).args(paths).output()?;
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }

@@ -45,10 +45,7 @@ fn suite() -> Result<bool> {
     let mut args = Arguments::from_iter([program].into_iter().chain(words));
     let top = PathBuf::from(std::env::var_os("XDC_TOP").context("XDC_TOP is not set")?);
     let stages = select(&top, tier)?;
-    let mut stages: Vec<_> = stages
-        .into_iter()
-        .filter(|it| is_wanted(&args, it))
-        .collect();
+    let mut stages: Vec<_> = stages.into_iter().filter(|it| is_wanted(&args, it)).collect();
     let bench = Arc::new(Bench::new(&top, tier)?);
     if !args.list {
         bench.build(&mut stages)?;
@@ -58,10 +55,7 @@ fn suite() -> Result<bool> {
     args.test_threads = args.test_threads.or(Some(2));
     let mut failed = false;
     for stages in [first, last] {
-        let trials = stages
-            .into_iter()
-            .map(|stage| trial(&bench, stage))
-            .collect::<Vec<_>>();
+        let trials = stages.into_iter().map(|stage| trial(&bench, stage)).collect::<Vec<_>>();
         if !trials.is_empty() {
             failed |= libtest_mimic::run(&args, trials).has_failed();
         }
@@ -69,9 +63,7 @@ fn suite() -> Result<bool> {
     if args.list {
         return Ok(true);
     }
-    bench
-        .report(name, start.elapsed())
-        .map(|holds| holds && !failed)
+    bench.report(name, start.elapsed()).map(|holds| holds && !failed)
 }
 
 fn is_wanted(args: &Arguments, stage: &Stage) -> bool {
@@ -84,9 +76,7 @@ fn is_wanted(args: &Arguments, stage: &Stage) -> bool {
 
 fn trial(bench: &Arc<Bench>, stage: Stage) -> Trial {
     let bench = Arc::clone(bench);
-    Trial::test(stage.name.clone(), move || {
-        bench.run(&stage).map_err(|said| said.into())
-    })
+    Trial::test(stage.name.clone(), move || bench.run(&stage).map_err(|said| said.into()))
 }
 
 /// The stages of a tier. `make check` leaves out stages that cover no changed file.

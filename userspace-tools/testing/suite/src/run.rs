@@ -23,16 +23,8 @@ const SHELL: &str = r#"TIMEFORMAT='# cpu seconds: %U %S'; time (set -euo pipefai
 /// Lines printed of a failed stage's output.
 const TAIL: usize = 60;
 /// Prefixes of lines that explain a failure.
-const REASONS: [&str; 8] = [
-    "not ok",
-    "error",
-    "thread '",
-    "---- ",
-    "failures",
-    "FAILED",
-    "# silent",
-    "xdc: error",
-];
+const REASONS: [&str; 8] =
+    ["not ok", "error", "thread '", "---- ", "failures", "FAILED", "# silent", "xdc: error"];
 
 /// A row of the table of times.
 struct Row {
@@ -74,13 +66,7 @@ impl Bench {
         }
         let running = Arc::default();
         end_with_children(Arc::clone(&running), dir.path().to_owned())?;
-        Ok(Self {
-            top: top.to_owned(),
-            tier,
-            dir,
-            rows: Mutex::default(),
-            running,
-        })
+        Ok(Self { top: top.to_owned(), tier, dir, rows: Mutex::default(), running })
     }
 
     /// Builds the targets that the stages need. Removes stages with a failed target, because the failure
@@ -88,11 +74,7 @@ impl Bench {
     pub fn build(&self, stages: &mut Vec<Stage>) -> Result<()> {
         let mut done = BTreeSet::new();
         let mut broken = BTreeSet::new();
-        for target in stages
-            .iter()
-            .flat_map(|stage| stage.needs.clone())
-            .collect::<Vec<_>>()
-        {
+        for target in stages.iter().flat_map(|stage| stage.needs.clone()).collect::<Vec<_>>() {
             if !done.insert(target.clone()) {
                 continue;
             }
@@ -121,11 +103,8 @@ impl Bench {
 
     /// Runs a stage. Err: the end of its output.
     pub fn run(&self, stage: &Stage) -> std::result::Result<(), String> {
-        let name: String = stage
-            .name
-            .chars()
-            .map(|c| if c.is_alphanumeric() { c } else { '_' })
-            .collect();
+        let name: String =
+            stage.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
         let log = self.dir.path().join("logs").join(&name);
         let results = self.dir.path().join("results").join(&name);
         let env = [("results", results.as_path())];
@@ -158,11 +137,7 @@ impl Bench {
         rows.push(row);
         let engine = stage.kernel.as_deref().unwrap_or(&stage.name);
         rows.extend(script_rows(engine, &outcome.text));
-        if failed {
-            Err(tail(&outcome.text))
-        } else {
-            Ok(())
-        }
+        if failed { Err(tail(&outcome.text)) } else { Ok(()) }
     }
 
     /// Cargo's profile of xdc, and its folder. `dev` compiles changes faster.
@@ -188,10 +163,7 @@ impl Bench {
         let mut child = Command::new("bash")
             .args(["-c", SHELL, "bash", command])
             .current_dir(&self.top)
-            .env(
-                "xdc",
-                format!("userspace-tools/target/{}/xdc", self.profile().1),
-            )
+            .env("xdc", format!("userspace-tools/target/{}/xdc", self.profile().1))
             .env("TMPDIR", self.dir.path().join("tmp"))
             .env_remove("XDG_RUNTIME_DIR")
             .envs(env.iter().copied())
@@ -220,10 +192,7 @@ impl Bench {
         let rows = lock(&self.rows);
         let mut tsv = "# SPDX-License-Identifier: GPL-2.0\nkind\tname\tseconds\tcpu_seconds\tpassed\tfailed\tskipped\n".to_owned();
         for row in &*rows {
-            let cpu = row
-                .cpu_seconds
-                .map(|s| format!("{s:.1}"))
-                .unwrap_or_default();
+            let cpu = row.cpu_seconds.map(|s| format!("{s:.1}")).unwrap_or_default();
             writeln!(
                 tsv,
                 "{}\t{}\t{:.1}\t{cpu}\t{}\t{}\t{}",
@@ -234,21 +203,15 @@ impl Bench {
                     0 | 1 => String::new(),
                     n => format!("{n} cases"),
                 };
-                println!(
-                    "{:7.1} s {cpu:>7} CPU {cases:>11}  {}",
-                    row.seconds, row.name
-                );
+                println!("{:7.1} s {cpu:>7} CPU {cases:>11}  {}", row.seconds, row.name);
             }
         }
         let folder = self.top.join("build/times");
         fs::create_dir_all(&folder)?;
         fs::write(folder.join(format!("{name}.tsv")), tsv)?;
         let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
-        let (passed, failed, skipped) = (
-            sum(|row| row.passed),
-            sum(|row| row.failed),
-            sum(|row| row.skipped),
-        );
+        let (passed, failed, skipped) =
+            (sum(|row| row.passed), sum(|row| row.failed), sum(|row| row.skipped));
         println!(
             "total time: {:.0} s; seconds of each stage and script: build/times/{name}.tsv",
             elapsed.as_secs_f64()
@@ -272,10 +235,7 @@ struct Outcome {
 
 /// Sum of user and system time, which bash prints at the end.
 fn cpu_seconds(text: &str) -> Option<f64> {
-    let line = text
-        .lines()
-        .rev()
-        .find_map(|line| line.strip_prefix("# cpu seconds: "))?;
+    let line = text.lines().rev().find_map(|line| line.strip_prefix("# cpu seconds: "))?;
     line.split(' ').map(|word| word.parse::<f64>().ok()).sum()
 }
 
@@ -285,9 +245,7 @@ fn counts(text: &str) -> (u64, u64, u64) {
     for line in text.lines() {
         let words: Vec<_> = line.split(' ').collect();
         let number = |unit: &str| {
-            let at = words
-                .iter()
-                .position(|word| word.trim_end_matches([',', ';']) == unit)?;
+            let at = words.iter().position(|word| word.trim_end_matches([',', ';']) == unit)?;
             words[at.checked_sub(1)?].parse::<u64>().ok()
         };
         if let (Some(passed), Some(failed)) = (number("passed"), number("failed")) {
@@ -301,9 +259,7 @@ fn counts(text: &str) -> (u64, u64, u64) {
 
 /// Times of guest scripts, from lines `# seconds: NAME S`.
 fn script_rows(engine: &str, text: &str) -> Vec<Row> {
-    let lines = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# seconds: "));
+    let lines = text.lines().filter_map(|line| line.strip_prefix("# seconds: "));
     let rows = lines.filter_map(|line| {
         let (name, seconds) = line.rsplit_once(' ')?;
         Some(Row {
@@ -322,11 +278,7 @@ fn script_rows(engine: &str, text: &str) -> Vec<Row> {
 /// Lines with a reason, then the last lines, which show the running test of a guest that ended.
 fn tail(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
-    let is_reason = |line: &&&str| {
-        REASONS
-            .iter()
-            .any(|start| line.trim_start().starts_with(start))
-    };
+    let is_reason = |line: &&&str| REASONS.iter().any(|start| line.trim_start().starts_with(start));
     let mut told: Vec<&str> = lines.iter().filter(is_reason).take(TAIL).copied().collect();
     told.extend(&lines[lines.len().saturating_sub(TAIL / 2)..]);
     told.join("\n")
@@ -340,21 +292,14 @@ fn end_with_children(running: Arc<Mutex<Running>>, dir: PathBuf) -> Result<()> {
             let groups: Vec<_> = {
                 let mut running = lock(&running);
                 running.ended = true;
-                running
-                    .groups
-                    .iter()
-                    .copied()
-                    .filter_map(Pid::from_raw)
-                    .collect()
+                running.groups.iter().copied().filter_map(Pid::from_raw).collect()
             };
             for &group in &groups {
                 let _ = kill_process_group(group, Signal::TERM);
             }
             let deadline = Instant::now() + Duration::from_secs(10);
             while Instant::now() < deadline
-                && groups
-                    .iter()
-                    .any(|&group| test_kill_process_group(group).is_ok())
+                && groups.iter().any(|&group| test_kill_process_group(group).is_ok())
             {
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -382,10 +327,7 @@ mod tests {
     fn cpu_seconds_are_parsed() {
         assert_eq!(cpu_seconds("x\n# cpu seconds: 1.5 0.25\n"), Some(1.75));
         let rows = script_rows("uml", "# seconds: 05-script.sh 8.5\nok 1\n");
-        assert_eq!(
-            (rows[0].name.as_str(), rows[0].seconds),
-            ("uml: 05-script.sh", 8.5)
-        );
+        assert_eq!((rows[0].name.as_str(), rows[0].seconds), ("uml: 05-script.sh", 8.5));
     }
 
     #[test]

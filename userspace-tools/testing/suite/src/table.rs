@@ -79,10 +79,7 @@ impl Script {
         let own = format!("{SCRIPTS}/{name}");
         Self {
             name: name.to_owned(),
-            kernels: words("# kernels:")
-                .into_iter()
-                .take_while(|word| word != "|")
-                .collect(),
+            kernels: words("# kernels:").into_iter().take_while(|word| word != "|").collect(),
             covers: [words("# covers:"), vec![own]].concat(),
         }
     }
@@ -145,10 +142,7 @@ mod tests {
             .filter(|script| script.kernels.is_empty() || script.covers.len() < 2)
             .map(|script| script.name)
             .collect();
-        assert!(
-            bare.is_empty(),
-            "no line '# kernels:' or '# covers:' in {bare:?}"
-        );
+        assert!(bare.is_empty(), "no line '# kernels:' or '# covers:' in {bare:?}");
     }
 
     #[test]

@@ -27,11 +27,7 @@ fn run(words: &[String]) -> Result<()> {
     let [clock, base, day, night, rate, devices @ ..] = words else {
         bail!("usage: circuits tai|monotonic BASE DAY NIGHT BYTES_PER_S DEV...");
     };
-    ensure!(
-        (2..=255).contains(&devices.len()),
-        "{} devices: must be 2 to 255",
-        devices.len()
-    );
+    ensure!((2..=255).contains(&devices.len()), "{} devices: must be 2 to 255", devices.len());
     let timetable = Timetable {
         tai: clock == "tai",
         base_ns: base.parse()?,
@@ -62,9 +58,7 @@ fn run(words: &[String]) -> Result<()> {
             let counted = switch.counted(from, to)?;
             if counted.iter().any(|count| *count != 0) {
                 let pairs = COUNTERS.iter().zip(counted);
-                let text: Vec<_> = pairs
-                    .map(|(name, count)| format!("{name} {count}"))
-                    .collect();
+                let text: Vec<_> = pairs.map(|(name, count)| format!("{name} {count}")).collect();
                 println!("from {from} to {to} {}", text.join(" "));
             }
         }

@@ -104,10 +104,7 @@ impl Eye {
         }
         let missed: u64 = self.missed.get(&0, 0)?.iter().sum();
         ensure!(missed == 0, "{name}: the witness missed {missed} packets");
-        ensure!(
-            flows == total,
-            "{name}: flows {flows:?} do not add up to {total:?}"
-        );
+        ensure!(flows == total, "{name}: flows {flows:?} do not add up to {total:?}");
         let mut records = Counts::default();
         for record in self.records()? {
             records.bundles += 1;
@@ -118,10 +115,7 @@ impl Eye {
                 _ => records.ecn[usize::from(record.ecn())] += u64::from(record.segments),
             }
         }
-        ensure!(
-            records == total,
-            "{name}: records {records:?} do not add up to {total:?}"
-        );
+        ensure!(records == total, "{name}: records {records:?} do not add up to {total:?}");
         Ok(())
     }
 }
@@ -161,11 +155,7 @@ fn add(to: &mut Counts, more: &Counts) {
 
 /// Decodes a record from its in-memory layout.
 fn read_record(bytes: &[u8]) -> Result<Record> {
-    ensure!(
-        bytes.len() == size_of::<Record>(),
-        "record of {} bytes",
-        bytes.len()
-    );
+    ensure!(bytes.len() == size_of::<Record>(), "record of {} bytes", bytes.len());
     // SAFETY: The length is right, any bits are valid, and the read is unaligned.
     Ok(unsafe { bytes.as_ptr().cast::<Record>().read_unaligned() })
 }

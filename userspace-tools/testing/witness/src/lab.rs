@@ -35,10 +35,7 @@ const DEVICE: &str = "eth0";
 const MTU_BYTES: u32 = 65_000;
 
 /// Handle of the port under test, and the seed of its random numbers.
-pub const PORT: Handle = Handle {
-    major: 0x10,
-    minor: 0,
-};
+pub const PORT: Handle = Handle { major: 0x10, minor: 0 };
 
 /// Longest wait of a test on the slowest kernel.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -106,9 +103,7 @@ impl Lab {
         for name in [NEAR, FAR] {
             run(&format!("ip netns add {name}"))?;
             // No router solicitations among the counted packets.
-            run(&format!(
-                "ip netns exec {name} sysctl -qw net.ipv6.conf.default.disable_ipv6=1"
-            ))?;
+            run(&format!("ip netns exec {name} sysctl -qw net.ipv6.conf.default.disable_ipv6=1"))?;
         }
         let ends = format!("numtxqueues {queues} numrxqueues {queues} mtu {MTU_BYTES}");
         run(&format!(
@@ -144,9 +139,7 @@ impl Lab {
         enter(&self.near)?;
         self.parent = Handle::ROOT;
         // The qdisc may be missing.
-        let _ = self
-            .connection
-            .request(qdisc::delete(self.index, Handle::ROOT));
+        let _ = self.connection.request(qdisc::delete(self.index, Handle::ROOT));
         // Packets in flight arrive.
         self.settle()?;
         self.forget()
@@ -176,10 +169,8 @@ impl Lab {
         self.parent = parent;
         self.apart = -(self.after.total()?.packets as i64);
         // Every run draws the same random numbers.
-        let options = Options {
-            seed: options.seed.or(Some(handle.major.into())),
-            ..options.clone()
-        };
+        let options =
+            Options { seed: options.seed.or(Some(handle.major.into())), ..options.clone() };
         let request = self.qdisc(handle, &options).add();
         self.request(request)
     }
@@ -267,10 +258,7 @@ impl Lab {
     /// Current state of the port.
     pub fn look(&mut self) -> Result<Port> {
         let parent = self.parent;
-        self.phantoms()?
-            .into_iter()
-            .find(|port| port.state.parent == parent)
-            .context("no port")
+        self.phantoms()?.into_iter().find(|port| port.state.parent == parent).context("no port")
     }
 
     /// All ports of the device.
@@ -297,21 +285,14 @@ impl Lab {
         mut fill: impl FnMut(&mut Self) -> Result<u64>,
     ) -> Result<()> {
         loop {
-            let rate = (u128::from(PLUG_BYTES) * 1_000_000_000)
-                .div_ceil(self.hold.as_nanos())
-                .max(1);
-            let held = Options {
-                rate_bytes_per_s: Some(rate as u64),
-                ..options.clone()
-            };
+            let rate =
+                (u128::from(PLUG_BYTES) * 1_000_000_000).div_ceil(self.hold.as_nanos()).max(1);
+            let held = Options { rate_bytes_per_s: Some(rate as u64), ..options.clone() };
             self.add(parent, &held)?;
             let plug = Frame::new(PLUG_BYTES as usize).ecn(Ecn::NotEct);
             let start_ns = now_ns()?;
             self.sender.send_all(1, &plug)?;
-            self.until(
-                "the plug to pass",
-                |lab| Ok(lab.after.total()?.packets == 1),
-            )?;
+            self.until("the plug to pass", |lab| Ok(lab.after.total()?.packets == 1))?;
             let bytes = fill(self)?;
             let queued = self.look()?.state.backlog_bytes;
             // The case's next steps take time too.
@@ -334,10 +315,7 @@ impl Lab {
 
     /// Releases a held port at `rate_bytes_per_s` (0 = unlimited) until it is empty.
     pub fn release(&mut self, rate_bytes_per_s: u64) -> Result<()> {
-        self.change(&Options {
-            rate_bytes_per_s: Some(rate_bytes_per_s),
-            ..Options::default()
-        })?;
+        self.change(&Options { rate_bytes_per_s: Some(rate_bytes_per_s), ..Options::default() })?;
         self.drain()
     }
 
@@ -388,12 +366,7 @@ impl Lab {
         self.after.check("after the port")?;
         let sent = self.before.records()?.to_vec();
         let received = self.after.records()?.to_vec();
-        let mut account = Account {
-            missing: Vec::new(),
-            marked: Vec::new(),
-            sent,
-            received,
-        };
+        let mut account = Account { missing: Vec::new(), marked: Vec::new(), sent, received };
         let mut arrived = account.received.iter().peekable();
         for sent in &account.sent {
             let Some(received) = arrived.next_if(|r| r.number == sent.number) else {
@@ -401,10 +374,7 @@ impl Lab {
                 continue;
             };
             let number = sent.number;
-            ensure!(
-                received.at_ns >= sent.at_ns,
-                "packet {number} arrived before it was sent"
-            );
+            ensure!(received.at_ns >= sent.at_ns, "packet {number} arrived before it was sent");
             ensure!(received.bad_checksum == 0, "packet {number}: bad checksum");
             if received.is_ce() && !sent.is_ce() {
                 ensure!(
@@ -414,15 +384,9 @@ impl Lab {
                 account.marked.push(number);
             }
             let ecn = if received.is_ce() { 3 } else { sent.ecn() };
-            let expected = Record {
-                at_ns: received.at_ns,
-                dsfield: sent.dsfield & !3 | ecn,
-                ..*sent
-            };
-            ensure!(
-                *received == expected,
-                "packet {number} was changed: {sent:?} to {received:?}"
-            );
+            let expected =
+                Record { at_ns: received.at_ns, dsfield: sent.dsfield & !3 | ecn, ..*sent };
+            ensure!(*received == expected, "packet {number} was changed: {sent:?} to {received:?}");
         }
         if let Some(stray) = arrived.next() {
             bail!("packet {} is reordered, duplicate or unknown", stray.number);
@@ -448,18 +412,10 @@ impl Lab {
             sent.packets,
         )?;
         equal("packets marked", x.marked(), account.marked.len() as u64)?;
-        equal(
-            "drops by color",
-            x.drops_green + x.drops_yellow + x.drops_red,
-            state.drops,
-        )?;
+        equal("drops by color", x.drops_green + x.drops_yellow + x.drops_red, state.drops)?;
         if state.backlog_packets + purged == 0 {
             equal("packets missing", state.drops, account.missing.len() as u64)?;
-            equal(
-                "bytes missing",
-                sent.bytes - received.bytes,
-                account.missing_bytes(),
-            )?;
+            equal("bytes missing", sent.bytes - received.bytes, account.missing_bytes())?;
             equal("backlog bytes", state.backlog_bytes, 0)?;
         }
         Ok((account, port))
@@ -476,10 +432,7 @@ impl Drop for Lab {
 
 /// Compares a value of the port with the witness's.
 pub fn equal<T: PartialEq + std::fmt::Debug>(what: &str, port: T, witness: T) -> Result<()> {
-    ensure!(
-        port == witness,
-        "{what}: port {port:?}, witness {witness:?}"
-    );
+    ensure!(port == witness, "{what}: port {port:?}, witness {witness:?}");
     Ok(())
 }
 

@@ -18,9 +18,7 @@ pub fn command(words: &[String]) -> ExitCode {
     let done = match words.as_slice() {
         ["send", dscp, flows, to @ ..] => send(dscp, flows, to),
         ["sink", port] => sink(port),
-        _ => Err(anyhow::anyhow!(
-            "usage: send DSCP FLOWS ADDRESS:PORT..., or sink PORT"
-        )),
+        _ => Err(anyhow::anyhow!("usage: send DSCP FLOWS ADDRESS:PORT..., or sink PORT")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -41,13 +41,9 @@ fn run(words: &[String]) -> Result<()> {
         _ => bail!("more than one interval"),
     };
     // We provide the IP header.
-    let socket = socket(
-        AddressFamily::Inet,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::Raw,
-    )
-    .context("cannot open a raw socket")?;
+    let socket =
+        socket(AddressFamily::Inet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw)
+            .context("cannot open a raw socket")?;
     let address = SockaddrIn::from(std::net::SocketAddrV4::new(to, 0));
     for number in 0..count.parse::<u32>()? {
         let packet = packet(protocol, to, bytes, number);

@@ -25,16 +25,8 @@ struct Kind {
 }
 
 const KINDS: [Kind; 2] = [
-    Kind {
-        name: phantom::KIND,
-        ids: phantom::IDS,
-        nested_ids: &[],
-    },
-    Kind {
-        name: acceltor::KIND,
-        ids: acceltor::IDS,
-        nested_ids: acceltor::NESTED_IDS,
-    },
+    Kind { name: phantom::KIND, ids: phantom::IDS, nested_ids: &[] },
+    Kind { name: acceltor::KIND, ids: acceltor::IDS, nested_ids: acceltor::NESTED_IDS },
 ];
 
 const TCA_OPTIONS: u16 = 2;
@@ -124,10 +116,7 @@ fn flatten(request: &mut Request) {
 
 fn handle(text: &str) -> Result<Handle> {
     let (major, minor) = text.split_once(':').context("expected MAJ:MIN")?;
-    Ok(Handle {
-        major: u16::from_str_radix(major, 16)?,
-        minor: u16::from_str_radix(minor, 16)?,
-    })
+    Ok(Handle { major: u16::from_str_radix(major, 16)?, minor: u16::from_str_radix(minor, 16)? })
 }
 
 /// Encodes `NAME=TYPE:VALUE` and `NAME=[NAME=...,...]`; `cut=hex:...` is appended unchanged.
@@ -219,27 +208,13 @@ mod tests {
         let [phantom, acceltor] = &KINDS;
         let encode = |kind: &Kind, options: &[&str]| encode(kind, kind.name, options);
         assert_eq!(
-            encode(
-                phantom,
-                &["pq-drain-ppm=u32:5", "mark=u8:9", "cut=hex:0c00"]
-            )
-            .unwrap(),
+            encode(phantom, &["pq-drain-ppm=u32:5", "mark=u8:9", "cut=hex:0c00"]).unwrap(),
             [8, 0, 8, 0, 5, 0, 0, 0, 5, 0, 13, 0, 9, 0, 0, 0, 0x0c, 0]
         );
+        assert_eq!(encode(phantom, &["99=fill:2x7"]).unwrap(), [6, 0, 99, 0, 7, 7, 0, 0]);
+        assert_eq!(encode(acceltor, &["queues=u32:3"]).unwrap(), [8, 0, 11, 0, 3, 0, 0, 0]);
         assert_eq!(
-            encode(phantom, &["99=fill:2x7"]).unwrap(),
-            [6, 0, 99, 0, 7, 7, 0, 0]
-        );
-        assert_eq!(
-            encode(acceltor, &["queues=u32:3"]).unwrap(),
-            [8, 0, 11, 0, 3, 0, 0, 0]
-        );
-        assert_eq!(
-            encode(
-                acceltor,
-                &["prefixes=[prefix=[len=u32:8,rack=u8:1],2=u8:3]"]
-            )
-            .unwrap(),
+            encode(acceltor, &["prefixes=[prefix=[len=u32:8,rack=u8:1],2=u8:3]"]).unwrap(),
             [
                 32, 0, 26, 0x80, 20, 0, 1, 0x80, 8, 0, 3, 0, 8, 0, 0, 0, 5, 0, 4, 0, 1, 0, 0, 0, 5,
                 0, 2, 0, 3, 0, 0, 0

@@ -122,18 +122,12 @@ impl Frame {
     }
 
     pub fn port(self, destination_port: u16) -> Self {
-        Self {
-            destination_port,
-            ..self
-        }
+        Self { destination_port, ..self }
     }
 
     /// Makes it a GSO packet with this payload per segment.
     pub fn segments_of(self, segment_bytes: u16) -> Self {
-        Self {
-            segment_bytes,
-            ..self
-        }
+        Self { segment_bytes, ..self }
     }
 
     pub fn write(&self, destination: [u8; 6], number: u32) -> Vec<u8> {
@@ -325,11 +319,7 @@ impl Sender {
     /// Sends `count` packets, which the port must accept.
     pub fn send_all(&mut self, count: usize, frame: &Frame) -> Result<()> {
         for _ in 0..count {
-            ensure!(
-                self.send(frame)? == Fate::Taken,
-                "the port refused packet {}",
-                self.number
-            );
+            ensure!(self.send(frame)? == Fate::Taken, "the port refused packet {}", self.number);
         }
         Ok(())
     }

@@ -67,10 +67,7 @@ pub fn command(request: &Request) -> Result<bool> {
     if !(24..=10_000).contains(&request.hz) {
         return Err(Error::usage("--hz must be from 24 to 10000"));
     }
-    let timers = Timers {
-        hz: request.hz,
-        scale: request.scale.unwrap_or(1),
-    };
+    let timers = Timers { hz: request.hz, scale: request.scale.unwrap_or(1) };
     let as_it_is = HostPlan::new(&network, &plan, timers);
     let best = match request.scale {
         Some(_) => None,
@@ -251,16 +248,9 @@ fn table(
         (
             "n",
             plan.round_trips_per_day.to_string(),
-            format!(
-                "round trips in a day: floor({} / {})",
-                request.day, request.circuit_rtt
-            ),
+            format!("round trips in a day: floor({} / {})", request.day, request.circuit_rtt),
         ),
-        (
-            "m",
-            m.to_string(),
-            "accelerated round trips: 2^(m-1) < n <= 2^m (4)".into(),
-        ),
+        ("m", m.to_string(), "accelerated round trips: 2^(m-1) < n <= 2^m (4)".into()),
         (
             "K",
             plan.queues.to_string(),
@@ -269,16 +259,9 @@ fn table(
         (
             "RTO_min",
             us(plan.rto_min_ns),
-            format!(
-                "W - T - (m + 1) Rp (6), with a week of {}",
-                us(network.week_ns())
-            ),
+            format!("W - T - (m + 1) Rp (6), with a week of {}", us(network.week_ns())),
         ),
-        (
-            "Blocking",
-            us(plan.rto_min_blocking_ns),
-            "RTO_min of Blocking: W - T (7)".into(),
-        ),
+        ("Blocking", us(plan.rto_min_blocking_ns), "RTO_min of Blocking: W - T (7)".into()),
         (
             "window",
             format!("{} to {}", plan.window_at_start, plan.window_at_end),
@@ -306,11 +289,7 @@ fn table(
             plan.most_elephants.to_string(),
             "maximum per pair of racks: F 2^m MSS <= B (III-F)".into(),
         ),
-        (
-            "buffer",
-            size(plan.buffer_bytes),
-            "K queues, and two to the packet network".into(),
-        ),
+        ("buffer", size(plan.buffer_bytes), "K queues, and two to the packet network".into()),
         (
             "packet",
             rate(plan.accelerated_bytes_per_s),
@@ -422,10 +401,7 @@ mod tests {
         let request = request(words);
         let network = request.network();
         let plan = Plan::new(&network).unwrap();
-        let timers = Timers {
-            hz: 1_000,
-            scale: 5,
-        };
+        let timers = Timers { hz: 1_000, scale: 5 };
         let hosts = vec![(5, HostPlan::new(&network, &plan, timers))];
         let problems = problems(&network, &plan, &hosts);
         (
@@ -464,10 +440,7 @@ mod tests {
         says("--queue 300kB", "overflow a queue of 300kB");
         says("--queue 600kB", "packets wait longer than Rc");
         says("--night 60us", "night is not shorter than Rp");
-        says(
-            "--elephants 60",
-            "offer 1980 kB to a day that carries 2400 kB",
-        );
+        says("--elephants 60", "offer 1980 kB to a day that carries 2400 kB");
         says("", "has room for 37 elephants");
         // (2 + 1) x 2 ms are 91 slots of 66 us.
         let slow = "--packet-rtt 2ms --night 10us --day 56us --circuit-rtt 14us --racks 1024";
@@ -485,9 +458,7 @@ mod tests {
     fn a_network_without_a_plan_is_refused() {
         let refused = |words: &str| {
             let network = request(words).network();
-            refusal(Plan::new(&network).unwrap_err(), &network)
-                .lines()
-                .join(" ")
+            refusal(Plan::new(&network).unwrap_err(), &network).lines().join(" ")
         };
         assert!(refused("--day 100us").contains("fewer than two round trips"));
         assert!(refused("--racks 2").contains("a week of 260 us"));

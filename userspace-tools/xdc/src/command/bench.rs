@@ -56,11 +56,7 @@ pub fn command(request: &Request) -> Result<bool> {
     }
     for boot in 2..=request.boots {
         let difference = costs.furthest(&count(&home, request.timeout, &mut report)?);
-        let verdict = if difference < REPEATS_WITHIN {
-            "ok"
-        } else {
-            "not ok"
-        };
+        let verdict = if difference < REPEATS_WITHIN { "ok" } else { "not ok" };
         report(&format!(
             "{verdict} - boot {boot} counts the same: {:.3} % off at most",
             difference * 100.0
@@ -71,10 +67,7 @@ pub fn command(request: &Request) -> Result<bool> {
         println!("{}", serde_json::json!(costs));
     } else {
         println!("\n{}", costs.tables());
-        println!(
-            "# xdc bench: {} passed, {} failed",
-            tally.passed, tally.failed
-        );
+        println!("# xdc bench: {} passed, {} failed", tally.passed, tally.failed);
     }
     if request.update_docs {
         marked::update(&home.performance_page(), MARK, &costs.tables())?;
@@ -121,18 +114,13 @@ pub fn per_ack(home: &Home, timeout: Duration, flows: &[Counted]) -> Result<Vec<
     let mut costs = Costs::default();
     let mut failed = Vec::new();
     let (test, cpus) = TESTS[0];
-    boot(
-        home,
-        timeout,
-        (test, cpus, &asked.collect::<Vec<_>>()),
-        &mut |line| {
-            costs.read(line)?;
-            if let Some((_, case)) = line.split_once("not ok ") {
-                failed.push(case.to_owned());
-            }
-            Ok(())
-        },
-    )?;
+    boot(home, timeout, (test, cpus, &asked.collect::<Vec<_>>()), &mut |line| {
+        costs.read(line)?;
+        if let Some((_, case)) = line.split_once("not ok ") {
+            failed.push(case.to_owned());
+        }
+        Ok(())
+    })?;
     let rows = (0..flows.len()).map(|n| {
         let of_it = format!(" {}:", row(n));
         let passed = !failed.iter().any(|case| case.contains(&of_it));
@@ -157,17 +145,9 @@ fn boot(
     let guest = Guest {
         home,
         engine: Engine::new(home, Kind::Qemu, Flavour::X86, Clock::Icount)?,
-        machine: Machine {
-            cpus,
-            memory_mb: 1024,
-            spins: false,
-        },
+        machine: Machine { cpus, memory_mb: 1024, spins: false },
     };
-    let watch = Watch {
-        stall: timeout,
-        total: None,
-        console: None,
-    };
+    let watch = Watch { stall: timeout, total: None, console: None };
     guest.run(&plan, &watch, |message| match message {
         Message::Ktap { line } => read(&line),
         _ => Ok(()),

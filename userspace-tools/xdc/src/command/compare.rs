@@ -69,9 +69,8 @@ impl Row<'_> {
 
     fn line(&self) -> String {
         let text = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format_value);
-        let difference = self
-            .difference()
-            .map_or_else(|| "-".to_owned(), |d| format!("{:+.2} %", d * 100.0));
+        let difference =
+            self.difference().map_or_else(|| "-".to_owned(), |d| format!("{:+.2} %", d * 100.0));
         let bound = self.agree.map(|agree| {
             let slack = match agree.slack {
                 0.0 => String::new(),
@@ -114,13 +113,7 @@ fn rows<'a>(a: &'a Summary, b: &Summary, agree: &'a [Agree], shown: &'a [Metric]
             continue;
         };
         let mut add = |metric: &'a Metric, agree| {
-            rows.push(Row {
-                cc: &run.cc,
-                metric,
-                a: metric.of(run),
-                b: metric.of(other),
-                agree,
-            });
+            rows.push(Row { cc: &run.cc, metric, a: metric.of(run), b: metric.of(other), agree });
         };
         for stated in agree.iter().filter(|agree| agree.concerns(&run.cc)) {
             add(&stated.metric, Some(stated));
@@ -133,35 +126,19 @@ fn rows<'a>(a: &'a Summary, b: &Summary, agree: &'a [Agree], shown: &'a [Metric]
 }
 
 fn title(stored: &Stored) -> String {
-    let Summary {
-        engine,
-        scale,
-        seed,
-        ..
-    } = &stored.summary;
+    let Summary { engine, scale, seed, .. } = &stored.summary;
     let dir = stored.dir.display();
     printable(&format!("{dir}: {engine}, scale {scale}, seed {seed}")).into_owned()
 }
 
 /// Keys in which two runs of one scenario may differ.
-const OF_A_RUN: &[&str] = &[
-    "ccs",
-    "description",
-    "engine",
-    "scale",
-    "seed",
-    "source",
-    "title",
-];
+const OF_A_RUN: &[&str] = &["ccs", "description", "engine", "scale", "seed", "source", "title"];
 
 /// Keys whose values differ between the two scenarios, with both values.
 fn differences(a: &Table, b: &Table) -> Vec<String> {
     let flat = |table: &Table| {
         let mut keys = BTreeMap::new();
-        for (key, value) in table
-            .iter()
-            .filter(|(key, _)| !OF_A_RUN.contains(&key.as_str()))
-        {
+        for (key, value) in table.iter().filter(|(key, _)| !OF_A_RUN.contains(&key.as_str())) {
             flatten(key, value, &mut keys);
         }
         keys
@@ -213,10 +190,8 @@ pub fn command(
     let shown = metric::of_names(METRICS);
     let rows = rows(&a.summary, &b.summary, &a.scenario.agree, &shown);
     if rows.is_empty() {
-        return Err(
-            Error::usage("the two results have no congestion control in common")
-                .hint("xdc run SCENARIO --cc CC, twice"),
-        );
+        return Err(Error::usage("the two results have no congestion control in common")
+            .hint("xdc run SCENARIO --cc CC, twice"));
     }
     if let Some(path) = plot {
         let ccs: Vec<_> = rows.iter().map(|row| row.cc).collect();
@@ -225,10 +200,7 @@ pub fn command(
     }
     if json {
         let rows: Vec<_> = rows.iter().map(Row::json).collect();
-        println!(
-            "{:#}",
-            json!({"a": a.dir, "b": b.dir, "differences": differences, "rows": rows})
-        );
+        println!("{:#}", json!({"a": a.dir, "b": b.dir, "differences": differences, "rows": rows}));
     } else {
         println!("a  {}", title(&a));
         println!("b  {}", title(&b));
@@ -265,10 +237,7 @@ mod tests {
             cc: cc.to_owned(),
             goodput_mbps,
             marks,
-            rtt_us: Rtt {
-                p50: Some(1.0),
-                p99: None,
-            },
+            rtt_us: Rtt { p50: Some(1.0), p99: None },
             ..figures::run(&recorded(), &Windows::every_us(1000))
         }
     }
@@ -282,10 +251,7 @@ mod tests {
             agree("goodput_mbps", 0.005, 0.0),
             agree("marks", 0.01, 2.0),
             agree("rtt_us.p99", 1.0, 1.0),
-            Agree {
-                ccs: vec!["bbr".to_owned()],
-                ..agree("goodput_mbps", 0.0, 0.0)
-            },
+            Agree { ccs: vec!["bbr".to_owned()], ..agree("goodput_mbps", 0.0, 0.0) },
         ];
         let rows = rows(&a, &b, &stated, &[]);
         let verdicts: Vec<_> = rows.iter().map(Row::holds).collect();
@@ -301,11 +267,8 @@ mod tests {
             "seed = 1\nduration = \"1s\"\n[queues.port]\nlimit = 1\n[[flows]]\nsrc = \"a\"\n",
         );
         let b = table("seed = 2\n[queues.port]\nlimit = 2\n[[flows]]\nsrc = \"b\"\n");
-        let wanted = [
-            "duration: \"1s\", -",
-            "flows.0.src: \"a\", \"b\"",
-            "queues.port.limit: 1, 2",
-        ];
+        let wanted =
+            ["duration: \"1s\", -", "flows.0.src: \"a\", \"b\"", "queues.port.limit: 1, 2"];
         assert_eq!(differences(&a, &b), wanted);
         assert!(differences(&a, &a).is_empty());
     }

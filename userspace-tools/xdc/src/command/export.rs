@@ -108,10 +108,7 @@ fn flows(series: &str, cc: &str) -> std::result::Result<Flows, csv::Error> {
 }
 
 fn title(stored: &Stored, cc: &str) -> String {
-    format!(
-        "{} {cc}, seed {}",
-        stored.summary.scenario, stored.summary.seed
-    )
+    format!("{} {cc}, seed {}", stored.summary.scenario, stored.summary.seed)
 }
 
 /// Data file of flent, version 4: flent/resultset.py.
@@ -122,10 +119,7 @@ fn flent(stored: &Stored, cc: &str, flows: &Flows) -> Value {
     let mut results = serde_json::Map::new();
     let mut meta = serde_json::Map::new();
     let mut add = |name: String, units: &str, values: Vec<Option<f64>>| {
-        meta.insert(
-            name.clone(),
-            json!({ "UNITS": units, "IDX": results.len() }),
-        );
+        meta.insert(name.clone(), json!({ "UNITS": units, "IDX": results.len() }));
         results.insert(name, json!(values));
     };
     let of = |steps: &[Step], value: fn(&Step) -> f64| -> Vec<Option<f64>> {
@@ -182,10 +176,7 @@ fn iperf3(stored: &Stored, cc: &str, flows: &Flows) -> Value {
     let mut intervals: BTreeMap<u64, Vec<(usize, Step)>> = BTreeMap::new();
     for (&flow, steps) in flows {
         for step in steps {
-            intervals
-                .entry(step.to.t_us)
-                .or_default()
-                .push((flow, *step));
+            intervals.entry(step.to.t_us).or_default().push((flow, *step));
         }
     }
     let stream = |flow: usize, step: &Step| {
@@ -286,10 +277,7 @@ bbr,1000,flow,0,999,1,1,1,0,,,,
         assert_eq!(file["results"]["TCP upload::1"], json!([1.0, 2.0]));
         assert_eq!(file["results"]["TCP upload::2"], json!([null, 1.0]));
         assert_eq!(file["results"]["TCP upload sum"], json!([1.0, 3.0]));
-        assert_eq!(
-            file["results"]["TCP upload::2::tcp_rtt"],
-            json!([null, 0.07])
-        );
+        assert_eq!(file["results"]["TCP upload::2::tcp_rtt"], json!([null, 0.07]));
     }
 
     #[test]

@@ -35,11 +35,7 @@ use crate::scenario::engine::Kind;
 use crate::text::{printable, printable_lines};
 use page::{sections, told};
 
-const MACHINE: Machine = Machine {
-    cpus: 2,
-    memory_mb: 2048,
-    spins: true,
-};
+const MACHINE: Machine = Machine { cpus: 2, memory_mb: 2048, spins: true };
 
 /// Folder of suites below selftests/guest/, and of reports below results/.
 const FOLDER: &str = "foreign";
@@ -111,10 +107,7 @@ impl Suite {
             name: file.split('.').next().unwrap_or(file).to_owned(),
             file: file.to_owned(),
             title,
-            kernels: line(KERNELS)?
-                .split_whitespace()
-                .filter_map(named)
-                .collect(),
+            kernels: line(KERNELS)?.split_whitespace().filter_map(named).collect(),
             kernels_own: words(kernels_own),
             ours: words(ours),
             long: line("# form:").is_some_and(|form| form.trim() == "long"),
@@ -225,10 +218,7 @@ impl Report {
         let text = line.trim_start();
         if text.len() == line.len() {
             // The agent's result of the program as a whole.
-            if let Some(why) = text
-                .strip_prefix("not ok ")
-                .and_then(|t| t.split_once("# "))
-            {
+            if let Some(why) = text.strip_prefix("not ok ").and_then(|t| t.split_once("# ")) {
                 self.died = Some(why.1.to_owned());
             }
             return;
@@ -275,11 +265,7 @@ impl Report {
         let passes = any(&self.kernels_own, Outcome::Passed);
         let fails = any(&self.kernels_own, Outcome::Failed);
         if any(&self.ours, Outcome::Failed) {
-            return if fails && !passes {
-                Verdict::Both
-            } else {
-                Verdict::Ours
-            };
+            return if fails && !passes { Verdict::Both } else { Verdict::Ours };
         }
         if fails {
             Verdict::KernelsOwn
@@ -297,9 +283,7 @@ impl Report {
 
     fn count(&self, variant: &str, outcome: Outcome) -> usize {
         let cases = self.cases.values();
-        cases
-            .filter(|case| case.outcomes.get(variant) == Some(&outcome))
-            .count()
+        cases.filter(|case| case.outcomes.get(variant) == Some(&outcome)).count()
     }
 
     fn variants(&self) -> impl Iterator<Item = &String> {
@@ -308,9 +292,7 @@ impl Report {
 
     /// Returns whether our modules match the kernel's, with at least one passed case.
     fn holds(&self) -> bool {
-        let ran = self
-            .variants()
-            .any(|variant| self.count(variant, Outcome::Passed) > 0);
+        let ran = self.variants().any(|variant| self.count(variant, Outcome::Passed) > 0);
         self.died.is_none() && ran && self.with(Verdict::Ours).next().is_none()
     }
 
@@ -380,10 +362,8 @@ fn suites(home: &Home) -> Result<Vec<Suite>> {
 
 /// Selects the named suites; else the fast ones, or all with --long.
 fn choose(suites: Vec<Suite>, request: &Request) -> Result<Vec<Suite>> {
-    if let Some(name) = request
-        .names
-        .iter()
-        .find(|name| !suites.iter().any(|suite| suite.name == **name))
+    if let Some(name) =
+        request.names.iter().find(|name| !suites.iter().any(|suite| suite.name == **name))
     {
         let names: Vec<_> = suites.iter().map(|suite| suite.name.as_str()).collect();
         return Err(Error::usage(format!("no suite '{name}'")).hint(names.join(", ")));
@@ -409,9 +389,7 @@ fn root(home: &Home) -> Result<PathBuf> {
     let at_end = interrupt::on_end(move || {
         let _ = group.map(|group| kill_process_group(group, Signal::TERM));
     });
-    let output = child
-        .wait_with_output()
-        .map_err(|err| Error::io(script.display(), &err))?;
+    let output = child.wait_with_output().map_err(|err| Error::io(script.display(), &err))?;
     drop(at_end);
     interrupt::check()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -436,23 +414,11 @@ fn run(home: &Home, suite: &Suite, root: &Path, request: &Request) -> Result<Rep
     let guest = Guest {
         home,
         engine: Engine::new(home, kind, kernel, Clock::Wall)?,
-        machine: Machine {
-            spins: !suite.waits,
-            ..MACHINE
-        },
+        machine: Machine { spins: !suite.waits, ..MACHINE },
     };
-    let watch = Watch {
-        stall: request.timeout,
-        total: None,
-        console: None,
-    };
+    let watch = Watch { stall: request.timeout, total: None, console: None };
     let progress = Progress::new();
-    progress.note(&format!(
-        "{}: {} ({})",
-        suite.name,
-        suite.title,
-        kernel.name()
-    ));
+    progress.note(&format!("{}: {} ({})", suite.name, suite.title, kernel.name()));
     let mut report = Report::new(suite, kernel, request.long, Provenance::now()?);
     let outcome = guest.run(&plan, &watch, |message| {
         if let Message::Ktap { line } = message {

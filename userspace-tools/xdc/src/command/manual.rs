@@ -16,9 +16,7 @@ use crate::owned;
 pub fn completions(command: &mut Command, shell: Shell) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, command, "xdc", &mut script);
-    io::stdout()
-        .write_all(&script)
-        .map_err(|err| Error::io("stdout", &err))
+    io::stdout().write_all(&script).map_err(|err| Error::io("stdout", &err))
 }
 
 /// Writes `xdc.1`, `xdc-run.1`, `xdc-qdisc-add.1` and so on into a directory; makes it if missing.

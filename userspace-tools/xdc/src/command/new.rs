@@ -17,9 +17,7 @@ fn text() -> &'static str {
 
 pub fn command(path: &Path) -> Result<bool> {
     scenario::name_of(path)?;
-    let named = path
-        .extension()
-        .is_some_and(|extension| extension == "toml");
+    let named = path.extension().is_some_and(|extension| extension == "toml");
     if !named {
         let with = path.with_extension("toml");
         return Err(Error::usage(format!(
@@ -38,11 +36,10 @@ pub fn command(path: &Path) -> Result<bool> {
             println!("wrote {0}; run it: xdc run {0}", path.display());
             Ok(true)
         }
-        Err(err) if err.kind() == ErrorKind::AlreadyExists => Err(Error::usage(format!(
-            "{} exists and is not overwritten",
-            path.display()
-        ))
-        .hint("xdc new OTHER.toml")),
+        Err(err) if err.kind() == ErrorKind::AlreadyExists => {
+            Err(Error::usage(format!("{} exists and is not overwritten", path.display()))
+                .hint("xdc new OTHER.toml"))
+        }
         Err(err) => Err(Error::io(path.display(), &err)),
     }
 }

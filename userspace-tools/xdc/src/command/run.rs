@@ -167,9 +167,7 @@ pub fn command(request: &Request) -> Result<bool> {
         Kind::Host => host::engine(&home)?,
         _ => Engine::new(&home, kind, Flavour::X86, clock)?,
     };
-    let _alone = (kind == Kind::Host)
-        .then(|| host::Alone::wait(&progress))
-        .transpose()?;
+    let _alone = (kind == Kind::Host).then(|| host::Alone::wait(&progress)).transpose()?;
     // All runs then use one kernel and one set of modules.
     let lab = (kind != Kind::Host && loaded.scenario.ccs.len() > 1)
         .then(|| Lab::copy(&home, engine))
@@ -185,11 +183,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let pending = Pending::new(&request.results, &loaded.name)?;
     let scale = runner.scale(&loaded, seed)?;
     // In real time, concurrent runs would load each other.
-    let jobs = if kind == Kind::Host {
-        1
-    } else {
-        request.guests.jobs
-    };
+    let jobs = if kind == Kind::Host { 1 } else { request.guests.jobs };
     let made_of = || made_of(runner.home, engine);
     let run_all = || runner.run_all(&loaded, seed, scale, jobs, &pending);
     // Hashing large files is a second of load, which real time would show.
@@ -220,10 +214,7 @@ pub fn command(request: &Request) -> Result<bool> {
         }
         let last = errors.pop();
         errors.iter().for_each(Error::report);
-        let consoles = pending
-            .has_console()
-            .then(|| pending.keep_failed())
-            .transpose()?;
+        let consoles = pending.has_console().then(|| pending.keep_failed()).transpose()?;
         if let Some(dir) = consoles {
             eprintln!("xdc: the guests' consoles are in {}", dir.display());
         }
@@ -268,11 +259,7 @@ fn made_of(home: &Home, engine: Engine) -> Result<Provenance> {
         return Ok(provenance);
     }
     let flavour = engine.guest_flavour()?;
-    provenance.with_guest(
-        &home.kernel(flavour)?,
-        &home.agent()?,
-        &home.modules(flavour)?,
-    )
+    provenance.with_guest(&home.kernel(flavour)?, &home.agent()?, &home.modules(flavour)?)
 }
 
 /// Writes the result's files.
@@ -291,10 +278,7 @@ fn write(
         accel: runner.engine.accel().map(str::to_owned),
         seed,
         scale,
-        kernel: records
-            .first()
-            .map(|record| record.kernel.clone())
-            .unwrap_or_default(),
+        kernel: records.first().map(|record| record.kernel.clone()).unwrap_or_default(),
         provenance,
         interrupted: match interrupt::is_caught() {
             false => Vec::new(),
@@ -315,19 +299,13 @@ fn write(
     let resolved = resolved(loaded, &summary)?;
     let figures = Figures::new(records, windows.jain_us);
     let traces = traces(records)?;
-    let traced: Vec<_> = traces
-        .iter()
-        .map(|trace| trace.as_ref().map(|trace| &trace.shown))
-        .collect();
-    let page = report::html(
-        loaded, &resolved, &summary, records, &figures, &traced, &checked,
-    );
+    let traced: Vec<_> =
+        traces.iter().map(|trace| trace.as_ref().map(|trace| &trace.shown)).collect();
+    let page = report::html(loaded, &resolved, &summary, records, &figures, &traced, &checked);
 
-    for (name, text) in [
-        ("summary.json", &json(&summary)?),
-        ("scenario.toml", &resolved),
-        ("report.html", &page),
-    ] {
+    for (name, text) in
+        [("summary.json", &json(&summary)?), ("scenario.toml", &resolved), ("report.html", &page)]
+    {
         interrupt::check()?;
         pending.write(name, text)?;
     }
@@ -376,10 +354,7 @@ fn write(
             let svg = trace::plot::file(&trace.shown.charts);
             pending.write(&format!("plots/trace-{}.svg", record.cc), svg)?;
         }
-        runner.progress.note(&format!(
-            "{}: {} events recorded",
-            record.cc, trace.shown.events
-        ));
+        runner.progress.note(&format!("{}: {} events recorded", record.cc, trace.shown.events));
     }
     Ok(summary)
 }
@@ -453,9 +428,7 @@ fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
     ] {
         table.entry(key).or_insert(value.into());
     }
-    let fabric = table
-        .get_mut("topology")
-        .and_then(|it| it.get_mut("fabric"));
+    let fabric = table.get_mut("topology").and_then(|it| it.get_mut("fabric"));
     if let Some(toml::Value::String(name)) = fabric.and_then(|it| it.get_mut("file")) {
         *name = kept_file(name);
     }

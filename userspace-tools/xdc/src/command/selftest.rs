@@ -73,12 +73,7 @@ pub struct Request {
     /// Scripts [default: all for this kernel].
     names: Vec<String>,
     /// Engine: qemu, or uml (virtual time).
-    #[arg(
-        long,
-        value_name = "ENGINE",
-        default_value = "qemu",
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "ENGINE", default_value = "qemu", hide_possible_values = true)]
     engine: Kind,
     /// The kernel [default: the engine's plain one].
     #[arg(long)]
@@ -120,11 +115,7 @@ pub fn command(request: &Request) -> Result<bool> {
         engine: Engine::new(&home, kind, flavour, clock(flavour))?,
         machine: MACHINE,
     };
-    let watch = Watch {
-        stall: request.timeout,
-        total: None,
-        console: None,
-    };
+    let watch = Watch { stall: request.timeout, total: None, console: None };
     let mut tally = Tally::default();
     let mut start = Instant::now();
     let outcome = guest.run(&plan, &watch, |message| {
@@ -155,9 +146,7 @@ pub fn command(request: &Request) -> Result<bool> {
 
 /// Result line of the test that ran when the guest ended; `ended` tests came before.
 fn interrupted(tests: &[String], ended: usize) -> String {
-    let name = tests
-        .get(ended)
-        .map_or("after the last test", String::as_str);
+    let name = tests.get(ended).map_or("after the last test", String::as_str);
     format!("not ok {} {name} # the guest ended", ended + 1)
 }
 
@@ -221,21 +210,9 @@ mod tests {
 
     #[test]
     fn flat_and_nested_results_are_counted_once() {
-        let flat = [
-            "KTAP version 1",
-            "ok 1 a",
-            "not ok 2 b",
-            "ok 3 c # SKIP no",
-            "1..3",
-        ];
+        let flat = ["KTAP version 1", "ok 1 a", "not ok 2 b", "ok 3 c # SKIP no", "1..3"];
         assert_eq!(tally(&flat), (1, 1, 1));
-        let nested = [
-            "  ok 1 a",
-            "  ok 2 b",
-            "ok 1 file",
-            "  not ok 1 c",
-            "not ok 2 file",
-        ];
+        let nested = ["  ok 1 a", "  ok 2 b", "ok 1 file", "  not ok 1 c", "not ok 2 file"];
         assert_eq!(tally(&nested), (2, 1, 0));
         let died = ["  ok 1 a", "not ok 1 file # timeout"];
         assert_eq!(tally(&died), (1, 1, 0));
@@ -245,13 +222,7 @@ mod tests {
     fn a_guest_that_dies_fails_the_test_that_runs() {
         let tests = ["a.sh", "b.sh"].map(String::from);
         let mut tally = Tally::default();
-        for line in [
-            "KTAP version 1",
-            "1..2",
-            "  ok 1 x",
-            "ok 1 a.sh",
-            "  ok 1 y",
-        ] {
+        for line in ["KTAP version 1", "1..2", "  ok 1 x", "ok 1 a.sh", "  ok 1 y"] {
             tally.add(line);
         }
         let line = interrupted(&tests, tally.ended);

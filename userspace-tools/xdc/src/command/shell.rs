@@ -17,11 +17,7 @@ use crate::scenario;
 use crate::scenario::engine::Kind;
 use crate::scenario::plan;
 
-const MACHINE: Machine = Machine {
-    cpus: 2,
-    memory_mb: 2048,
-    spins: false,
-};
+const MACHINE: Machine = Machine { cpus: 2, memory_mb: 2048, spins: false };
 
 /// Folder below the results, in place of a scenario's name.
 const FOLDER: &str = "shell";
@@ -38,12 +34,7 @@ pub struct Request {
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "scenario")]
     sets: Vec<String>,
     /// qemu, or uml, which starts sooner and has no tracepoints. Both run in real time.
-    #[arg(
-        long,
-        value_name = "ENGINE",
-        default_value = "qemu",
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "ENGINE", default_value = "qemu", hide_possible_values = true)]
     engine: Kind,
     /// Directory of results; files that the guest leaves in /shared go to DIR/shell/N/shared.
     #[arg(long, value_name = "DIR", default_value = "results")]

@@ -38,9 +38,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let loaded = scenario::load(home.as_ref(), &request.scenario, &request.sets)?;
     let scenario = &loaded.scenario;
     let cc = scenario.ccs.first().map_or("cubic", String::as_str);
-    let Job::Run(run) = plan(scenario, cc, scenario.seed, 1)
-        .map_err(|err| loaded.placed(err))?
-        .job
+    let Job::Run(run) = plan(scenario, cc, scenario.seed, 1).map_err(|err| loaded.placed(err))?.job
     else {
         return Err(Error::failure("internal error: the plan is not a run"));
     };
@@ -53,10 +51,7 @@ pub fn command(request: &Request) -> Result<bool> {
             hops.reverse();
             let title = format!("From {from} to {to}: {title}");
             let rtt_us = paths.base_rtt_us(from, to)?;
-            let words = format!(
-                "{from} to {to}: {} links, base RTT {rtt_us:.1} us\n",
-                hops.len()
-            );
+            let words = format!("{from} to {to}: {} links, base RTT {rtt_us:.1} us\n", hops.len());
             let picture = svg.then(|| topology::path(&title, from, &hops));
             (picture, words)
         }
@@ -109,13 +104,7 @@ fn with_circuits(topology: &Topology) -> Cow<'_, Topology> {
                 faults: None,
                 policer: None,
             };
-            Link {
-                a: rack.switch.clone(),
-                b: rotor.switch.clone(),
-                mtu,
-                ab: way.clone(),
-                ba: way,
-            }
+            Link { a: rack.switch.clone(), b: rotor.switch.clone(), mtu, ab: way.clone(), ba: way }
         }));
     }
     drawn
@@ -179,9 +168,7 @@ fn words(scenario: &Scenario, run: &RunPlan, paths: &Paths, shape: &Shape) -> Re
         groups.entry(&flow.group).or_default().push(flow);
     }
     for (name, flows) in groups {
-        let rtts = flows
-            .iter()
-            .map(|flow| paths.base_rtt_us(&flow.src, &flow.dst));
+        let rtts = flows.iter().map(|flow| paths.base_rtt_us(&flow.src, &flow.dst));
         let rtts = rtts.collect::<Result<Vec<_>>>()?;
         let least = rtts.iter().copied().fold(f64::MAX, f64::min);
         let most = rtts.iter().copied().fold(0.0, f64::max);

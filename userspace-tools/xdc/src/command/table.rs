@@ -35,11 +35,8 @@ pub struct Request {
 
 pub fn command(request: &Request) -> Result<bool> {
     let stored = Stored::open(&request.result, &request.results)?;
-    let metrics: Vec<Metric> = request
-        .metrics
-        .iter()
-        .map(|name| name.parse().map_err(unknown))
-        .collect::<Result<_>>()?;
+    let metrics: Vec<Metric> =
+        request.metrics.iter().map(|name| name.parse().map_err(unknown)).collect::<Result<_>>()?;
     for metric in &metrics {
         stored.scenario.check_metric(metric)?;
     }
@@ -56,15 +53,8 @@ fn unknown(err: Unknown) -> Error {
 }
 
 fn markdown(stored: &Stored, metrics: &[Metric]) -> String {
-    let names: Vec<_> = metrics
-        .iter()
-        .map(|metric| format!("`{}`", metric.name()))
-        .collect();
-    let mut text = format!(
-        "| | {} |\n|---{}|\n",
-        names.join(" | "),
-        "|---:".repeat(metrics.len())
-    );
+    let names: Vec<_> = metrics.iter().map(|metric| format!("`{}`", metric.name())).collect();
+    let mut text = format!("| | {} |\n|---{}|\n", names.join(" | "), "|---:".repeat(metrics.len()));
     for run in &stored.summary.runs {
         let values = metrics.iter().map(|metric| {
             let value = metric.of(run).map(format_value);
@@ -98,9 +88,7 @@ mod tests {
     #[test]
     fn the_table_has_a_row_per_congestion_control() {
         let home = crate::home::Home::find().unwrap();
-        let scenario = scenario::load(Some(&home), "two-dc-1g", &[])
-            .unwrap()
-            .scenario;
+        let scenario = scenario::load(Some(&home), "two-dc-1g", &[]).unwrap().scenario;
         let run = figures::run(&recorded(), &Windows::every_us(1000));
         let cc = run.cc.clone();
         let stored = Stored {
@@ -123,11 +111,8 @@ mod tests {
         let mut summary = Summary::of_runs(vec![run]);
         summary.engine = "uml\u{1b}]0;owned\u{7}".to_owned();
         summary.scenario = "x` ![](http://x/) `".to_owned();
-        let scenario = scenario::parse(
-            "links",
-            include_str!("../../../../scenarios/links.toml"),
-            &[],
-        );
+        let scenario =
+            scenario::parse("links", include_str!("../../../../scenarios/links.toml"), &[]);
         let stored = Stored {
             dir: PathBuf::new(),
             summary,
@@ -138,10 +123,7 @@ mod tests {
         assert!(!text.contains(['\u{1b}', '\u{7}']), "{text}");
         assert!(!text.contains("<!--") && !text.contains("![]("), "{text}");
         let lines: Vec<_> = text.lines().collect();
-        assert!(
-            lines[2].starts_with("| cc\\\\n&lt;!-- result: end -->\\\\\\| | "),
-            "{text}"
-        );
+        assert!(lines[2].starts_with("| cc\\\\n&lt;!-- result: end -->\\\\\\| | "), "{text}");
         assert_eq!(lines.len(), 5);
     }
 }

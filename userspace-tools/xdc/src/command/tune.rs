@@ -53,20 +53,10 @@ pub struct Request {
     /// The congestion control.
     cc: String,
     /// Set A: rows of the scorecard, in their quick form.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "S1,...",
-        default_value = "S1,S4"
-    )]
+    #[arg(long, value_delimiter = ',', value_name = "S1,...", default_value = "S1,S4")]
     on: Vec<String>,
     /// Set B: rows whose network is the scorecard's base.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "S1,...",
-        default_value = "S3,S6"
-    )]
+    #[arg(long, value_delimiter = ',', value_name = "S1,...", default_value = "S3,S6")]
     hold_out: Vec<String>,
     /// Settings to try on set A, including the default.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
@@ -116,9 +106,7 @@ impl Knob {
 
     fn sets(&self, value: f64) -> impl Iterator<Item = String> {
         let unit = self.unit;
-        self.keys
-            .iter()
-            .map(move |key| format!("{key}={value}{unit}"))
+        self.keys.iter().map(move |key| format!("{key}={value}{unit}"))
     }
 }
 
@@ -129,9 +117,7 @@ fn knobs(cc: &str) -> Result<Vec<Knob>> {
     if cc == "dctcp" || cc == "cubic-ecn" {
         return Ok(vec![Knob {
             name: "K of the port, BDP".to_owned(),
-            keys: ["queues.port.min", "queues.port.max"]
-                .map(str::to_owned)
-                .to_vec(),
+            keys: ["queues.port.min", "queues.port.max"].map(str::to_owned).to_vec(),
             unit: "bdp",
             whole: false,
             default: 0.14,
@@ -218,27 +204,13 @@ impl Bench<'_> {
                 sets.extend(knob.sets(*value));
             }
         }
-        let form = Form {
-            quick: true,
-            ccs: std::slice::from_ref(&self.request.cc),
-            seeds,
-            sets: &sets,
-        };
+        let form =
+            Form { quick: true, ccs: std::slice::from_ref(&self.request.cc), seeds, sets: &sets };
         let bundle = Store::open(Path::new("/dev/null"), String::new());
-        let mut known = Known {
-            bundle: &bundle,
-            of: &[],
-            used: BTreeMap::new(),
-            bundle_agrees: false,
-        };
+        let mut known =
+            Known { bundle: &bundle, of: &[], used: BTreeMap::new(), bundle_agrees: false };
         let jobs = self.request.guests.jobs;
-        run::run(
-            rows,
-            &form,
-            (self.runner, self.lab, jobs),
-            &mut known,
-            &self.cells,
-        )
+        run::run(rows, &form, (self.runner, self.lab, jobs), &mut known, &self.cells)
     }
 
     /// log2 of each cell's closeness to the ideal, by cell and seed.
@@ -273,7 +245,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let rows_b = choose(all, &request.hold_out)?;
     if rows_a.iter().any(|row| row.bench) {
         return Err(
-            Error::usage("a row that counts instructions cannot be tuned").hint("--on S1,S4"),
+            Error::usage("a row that counts instructions cannot be tuned").hint("--on S1,S4")
         );
     }
     if let Some(row) = rows_b.iter().find(|row| row.scenario != "base") {
@@ -326,11 +298,7 @@ pub fn command(request: &Request) -> Result<bool> {
             setting[n] = knob.fit(best[n] * factor);
             if setting[n] != best[n] {
                 let log2 = bench.on_a(&rows_a, &setting)? - at_best;
-                costs.push(Cost {
-                    knob: knob.name.clone(),
-                    factor: setting[n] / best[n],
-                    log2,
-                });
+                costs.push(Cost { knob: knob.name.clone(), factor: setting[n] / best[n], log2 });
             }
         }
     }
@@ -340,13 +308,7 @@ pub fn command(request: &Request) -> Result<bool> {
     for (n, (row, labels)) in before.points.iter().enumerate() {
         for measure in &rows_b[*row].metric {
             let of = |runs: &Runs| {
-                card::cell(
-                    &rows_b[*row],
-                    labels,
-                    measure,
-                    &request.cc,
-                    &runs.samples[n],
-                )
+                card::cell(&rows_b[*row], labels, measure, &request.cc, &runs.samples[n])
             };
             let (was, is) = (of(&before), of(&after));
             held_out.push(HeldOut {
@@ -364,16 +326,9 @@ pub fn command(request: &Request) -> Result<bool> {
         on: request.on.clone(),
         hold_out: request.hold_out.clone(),
         knobs: settings
-            .map(|((knob, &default), &tuned)| Chosen {
-                knob: knob.name.clone(),
-                default,
-                tuned,
-            })
+            .map(|((knob, &default), &tuned)| Chosen { knob: knob.name.clone(), default, tuned })
             .collect(),
-        a: OnA {
-            default_log2: at_default,
-            tuned_log2: at_best,
-        },
+        a: OnA { default_log2: at_default, tuned_log2: at_best },
         b: held_out,
         factor_of_two: costs,
     };
@@ -429,14 +384,9 @@ fn table(all: &[Tuned]) -> String {
             .map(|knob| format!("`{}` {} to {}", plain(&knob.knob), knob.default, knob.tuned))
             .collect();
         let costs = it.factor_of_two.iter();
-        let dearest = costs.min_by(|a, b| a.log2.total_cmp(&b.log2)).map(|cost| {
-            format!(
-                "`{}` x {:.2}: {:+.2}",
-                plain(&cost.knob),
-                cost.factor,
-                cost.log2
-            )
-        });
+        let dearest = costs
+            .min_by(|a, b| a.log2.total_cmp(&b.log2))
+            .map(|cost| format!("`{}` x {:.2}: {:+.2}", plain(&cost.knob), cost.factor, cost.log2));
         let _ = writeln!(
             table,
             "| {} | {} | {:+.2} | {:+.2} | {} | {} | {} | {} | {} | {} |",
@@ -473,26 +423,12 @@ impl Tuned {
         }
         text += "effect of a factor in one knob on this mean, from the tuned setting\n";
         for it in &self.factor_of_two {
-            let _ = writeln!(
-                text,
-                "  {:28} x {:<8.3} {:+.3}",
-                it.knob, it.factor, it.log2
-            );
+            let _ = writeln!(text, "  {:28} x {:<8.3} {:+.3}", it.knob, it.factor, it.log2);
         }
-        let _ = writeln!(
-            text,
-            "tuned over default on {}, log2",
-            self.hold_out.join(", ")
-        );
+        let _ = writeln!(text, "tuned over default on {}, log2", self.hold_out.join(", "));
         for held in &self.b {
             let log2 = held.tuned_over_default_log2;
-            let _ = writeln!(
-                text,
-                "  {}: {} {}",
-                held.cell,
-                text::log2(log2),
-                verdict(log2)
-            );
+            let _ = writeln!(text, "  {}: {} {}", held.cell, text::log2(log2), verdict(log2));
         }
         text
     }

@@ -88,19 +88,14 @@ pub fn command(request: &Request) -> Result<bool> {
     if let Some(dir) = &request.pcap {
         fs::create_dir_all(dir).map_err(|err| Error::io(dir.display(), &err))?;
     }
-    let outcomes = pool::run_all(&cases, request.guests.jobs, |case| {
-        run(&runner, case, request)
-    })?;
+    let outcomes = pool::run_all(&cases, request.guests.jobs, |case| run(&runner, case, request))?;
     let failed = outcomes.iter().filter(|o| !o.failures.is_empty()).count();
     interrupt::end_on_closed_pipe()?;
     if request.json {
         println!("{:#}", json!(outcomes));
     } else {
         print!("{}", printable_lines(&ktap(&outcomes)));
-        println!(
-            "# xdc twin: {} passed, {failed} failed",
-            outcomes.len() - failed
-        );
+        println!("# xdc twin: {} passed, {failed} failed", outcomes.len() - failed);
     }
     Ok(failed == 0 && !outcomes.is_empty())
 }
@@ -122,19 +117,13 @@ fn cases(home: &Home, request: &Request) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for name in names {
         let ours = folder.join(format!("{name}.toml"));
-        let name = if ours.is_file() {
-            ours.to_string_lossy().into_owned()
-        } else {
-            name
-        };
+        let name = if ours.is_file() { ours.to_string_lossy().into_owned() } else { name };
         let load = || scenario::load(Some(home), &name, &request.sets);
         let ccs = load()?.scenario.ccs;
         if ccs.is_empty() || ccs.len() % 2 != 0 {
-            return Err(
-                Error::usage("'ccs' must be pairs of a congestion control and its twin")
-                    .about(&name)
-                    .hint("ccs = [\"dctcp\", \"dctcp_rs\"]"),
-            );
+            return Err(Error::usage("'ccs' must be pairs of a congestion control and its twin")
+                .about(&name)
+                .hint("ccs = [\"dctcp\", \"dctcp_rs\"]"));
         }
         for pair in ccs.chunks_exact(2) {
             cases.push(
@@ -178,11 +167,7 @@ fn case(loaded: Loaded, ccs: (&str, &str), seed: Option<u64>) -> Result<Case> {
         }
     }
     second.modules = first.modules.clone();
-    Ok(Case {
-        ccs: (ccs.0.to_owned(), ccs.1.to_owned()),
-        plans: (first, second),
-        loaded,
-    })
+    Ok(Case { ccs: (ccs.0.to_owned(), ccs.1.to_owned()), plans: (first, second), loaded })
 }
 
 fn run(runner: &Runner<'_>, case: &Case, request: &Request) -> Outcome {
@@ -221,9 +206,7 @@ fn judge(case: &Case, first: &Record, second: &Record, outcome: &mut Outcome) ->
         outcome.captures.push(capture::content(&a));
         let difference = capture::difference(&a, &b, names);
         if let Some(difference) = difference {
-            outcome
-                .failures
-                .push(format!("{}: {difference}", watched.name));
+            outcome.failures.push(format!("{}: {difference}", watched.name));
         }
     }
     // With equal packets, the sockets' own statistics must be equal, too.
@@ -237,9 +220,7 @@ fn judge(case: &Case, first: &Record, second: &Record, outcome: &mut Outcome) ->
     }
     for (name, record) in [(names.0, first), (names.1, second)] {
         let doubts = record.doubts().into_iter();
-        outcome
-            .failures
-            .extend(doubts.map(|doubt| format!("suspect: {name}: {doubt}")));
+        outcome.failures.extend(doubts.map(|doubt| format!("suspect: {name}: {doubt}")));
     }
 
     let mut run = figures::run(first, &case.loaded.scenario.windows());
@@ -263,10 +244,7 @@ fn judge(case: &Case, first: &Record, second: &Record, outcome: &mut Outcome) ->
 
 /// Samples and totals as the guest reports them, without the name of the congestion control.
 fn told(record: &Record) -> Value {
-    let nameless = |flow: &FlowResult| FlowResult {
-        cc: String::new(),
-        ..flow.clone()
-    };
+    let nameless = |flow: &FlowResult| FlowResult { cc: String::new(), ..flow.clone() };
     let flows: Vec<_> = record.flows.iter().map(nameless).collect();
     json!({
         "sample": record.samples,
@@ -298,10 +276,7 @@ fn first_difference(place: &str, a: &Value, b: &Value) -> Option<Difference> {
             pairs.find_map(|(n, (x, y))| first_difference(&inside(&n.to_string()), x, y))
         }
         (a, b) if a == b => None,
-        (a, b) => Some(Difference {
-            place: place.to_owned(),
-            values: (a.clone(), b.clone()),
-        }),
+        (a, b) => Some(Difference { place: place.to_owned(), values: (a.clone(), b.clone()) }),
     }
 }
 
@@ -317,11 +292,7 @@ fn write_pcaps(dir: &Path, scenario: &str, record: &Record) -> Result<()> {
 fn ktap(outcomes: &[Outcome]) -> String {
     let mut text = format!("KTAP version 1\n1..{}\n", outcomes.len());
     for (n, outcome) in outcomes.iter().enumerate() {
-        let ok = if outcome.failures.is_empty() {
-            "ok"
-        } else {
-            "not ok"
-        };
+        let ok = if outcome.failures.is_empty() { "ok" } else { "not ok" };
         text += &format!(
             "{ok} {} {}: {} as {}\n",
             n + 1,

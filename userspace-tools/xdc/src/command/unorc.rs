@@ -74,11 +74,7 @@ pub struct Show {
 
 /// Adds a peer; refuses an address that has one.
 pub fn add(request: Add) -> Result<bool> {
-    let Add {
-        place,
-        allowed,
-        key,
-    } = request;
+    let Add { place, allowed, key } = request;
     set(&place, key.as_deref(), allowed, true)
 }
 
@@ -95,17 +91,12 @@ fn set(place: &Place, key: Option<&Path>, allowed: Vec<Range>, is_new: bool) -> 
     let all = peers.list().map_err(refused)?;
     match (is_new, all.iter().any(|peer| peer.remote == *remote)) {
         (true, true) => {
-            return Err(
-                Error::failure(format!("{device} has the peer {remote} already"))
-                    .hint(format!("xdc unorc peer set {device} {remote}")),
-            );
+            return Err(Error::failure(format!("{device} has the peer {remote} already"))
+                .hint(format!("xdc unorc peer set {device} {remote}")));
         }
         (false, false) => {
-            return Err(
-                Error::failure(format!("{device} has no peer {remote}")).hint(format!(
-                    "xdc unorc peer add {device} {remote} --allowed RANGE"
-                )),
-            );
+            return Err(Error::failure(format!("{device} has no peer {remote}"))
+                .hint(format!("xdc unorc peer add {device} {remote} --allowed RANGE")));
         }
         _ => {}
     }
@@ -217,12 +208,7 @@ fn table(peers: &[Peer]) -> String {
     let mut rows = vec![title];
     rows.extend(peers.iter().map(|peer| {
         let key = if peer.has_key { "yes" } else { "no" };
-        [
-            peer.remote.to_string(),
-            peer.session.to_string(),
-            key.to_owned(),
-            ranges(peer).join(","),
-        ]
+        [peer.remote.to_string(), peer.session.to_string(), key.to_owned(), ranges(peer).join(",")]
     }));
     let width = rows.iter().map(|row| row[0].len()).max().unwrap_or(0);
     let lines = rows.iter().map(|[remote, session, key, allowed]| {
@@ -259,9 +245,7 @@ mod tests {
                 remote: "10.0.0.2".parse().unwrap(),
                 session: Session::Up,
                 has_key: true,
-                allowed: ["10.50.0.2/32", "fd50::/64"]
-                    .map(|range| range.parse().unwrap())
-                    .to_vec(),
+                allowed: ["10.50.0.2/32", "fd50::/64"].map(|range| range.parse().unwrap()).to_vec(),
             },
             Peer {
                 remote: "fd00::3".parse().unwrap(),
@@ -308,10 +292,7 @@ fd00::3   down     no
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
         let missing = read_key(&path).unwrap_err().lines().join("\n");
-        assert!(
-            missing.contains("try: (umask 077; xdc unorc key"),
-            "{missing}"
-        );
+        assert!(missing.contains("try: (umask 077; xdc unorc key"), "{missing}");
         fs::write(&path, "f".repeat(DIGITS)).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         assert_eq!(read_key(&path).unwrap(), [255; 16]);

@@ -77,11 +77,7 @@ impl Figure for Bars {
         let y = Axis::new(top, self.unit, true);
         let width = self.width - LEFT - RIGHT;
         let legend = legend(all().map(|bar| (bar.name.as_str(), bar.color)), width);
-        let bottom = if self.x_title.is_empty() {
-            BOTTOM
-        } else {
-            BOTTOM + AXIS_TITLE
-        };
+        let bottom = if self.x_title.is_empty() { BOTTOM } else { BOTTOM + AXIS_TITLE };
         let height = HEIGHT - legend.top - bottom;
         let at_y = |value: f64| legend.top + height - value.max(0.0).min(y.end) / y.end * height;
         let mut svg = frame(&self.title, &y, width, legend.top, bottom);
@@ -130,9 +126,7 @@ impl Figure for Bars {
 /// Whether labels `step` apart overlap.
 fn overlap(groups: &[Group], step: f64) -> bool {
     let wide = |group: &Group| CHARACTER * group.label.chars().count() as f64;
-    groups
-        .windows(2)
-        .any(|two| two.iter().map(wide).sum::<f64>() / 2.0 > step)
+    groups.windows(2).any(|two| two.iter().map(wide).sum::<f64>() / 2.0 > step)
 }
 
 /// A bar, its interval, and a line at the paper's value.
@@ -192,13 +186,8 @@ mod tests {
 
     #[test]
     fn a_bar_has_its_interval_and_the_papers_number() {
-        let bar = |value, ci95, paper| Bar {
-            name: "unocc".to_owned(),
-            color: 0,
-            value,
-            ci95,
-            paper,
-        };
+        let bar =
+            |value, ci95, paper| Bar { name: "unocc".to_owned(), color: 0, value, ci95, paper };
         let bars = Bars {
             title: "t".to_owned(),
             x_title: "K".to_owned(),
@@ -206,20 +195,14 @@ mod tests {
             unit: TIME,
             groups: vec![Group {
                 label: "40".to_owned(),
-                bars: vec![
-                    bar(Some(1e3), Some(100.0), Some(1.9e3)),
-                    bar(None, None, None),
-                ],
+                bars: vec![bar(Some(1e3), Some(100.0), Some(1.9e3)), bar(None, None, None)],
             }],
         };
         let svg = bars.inline();
         assert_eq!(svg.matches("class=\"ci\"").count(), 1);
         assert_eq!(svg.matches("class=\"paper\"").count(), 1);
         assert_eq!(svg.matches(" bar f0").count(), 1);
-        assert!(
-            svg.contains("1.0000 ms +- 0.1000 ms, paper: 1.9000 ms"),
-            "{svg}"
-        );
+        assert!(svg.contains("1.0000 ms +- 0.1000 ms, paper: 1.9000 ms"), "{svg}");
     }
 
     #[test]
@@ -245,12 +228,8 @@ mod tests {
         };
         let short = bars(&["ideal", "late"]).inline();
         assert!(short.contains(">ideal</text>") && short.contains(">hosts</text>"));
-        let long = bars(&[
-            "ideal",
-            "offloads and delayed ACKs of all hosts, some slow",
-            "late",
-        ])
-        .inline();
+        let long =
+            bars(&["ideal", "offloads and delayed ACKs of all hosts, some slow", "late"]).inline();
         assert!(long.contains(">2</text>") && !long.contains(">ideal</text>"));
         assert!(long.contains("hosts, numbered in their order"), "{long}");
         assert!(long.contains("<title>ideal, unocc: 1.0000 ms"), "{long}");

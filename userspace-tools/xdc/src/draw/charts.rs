@@ -32,9 +32,7 @@ impl Figures {
                 y_unit: RATIO,
                 y_end: 1.0,
                 ..over_time(
-                    ccs()
-                        .map(|(index, record)| jain(record, index, jain_window_us))
-                        .collect(),
+                    ccs().map(|(index, record)| jain(record, index, jain_window_us)).collect(),
                 )
             },
             fct: fct(records),
@@ -50,10 +48,7 @@ impl Figures {
     /// SVG files for other pages: name and content.
     pub fn files(&self, records: &[Record]) -> Vec<(String, String)> {
         const COLUMNS: usize = 3;
-        let mut files = vec![(
-            "overview.svg".to_owned(),
-            plot::file(self.overview(), COLUMNS),
-        )];
+        let mut files = vec![("overview.svg".to_owned(), plot::file(self.overview(), COLUMNS))];
         if let Some(fct) = &self.fct {
             files.push(("fct.svg".to_owned(), plot::file([fct], 1)));
         }
@@ -126,16 +121,13 @@ fn fct(records: &[Record]) -> Option<Chart> {
             }
         })
         .collect();
-    lines
-        .iter()
-        .any(|line| !line.points.is_empty())
-        .then(|| Chart {
-            title: "Share of flows complete, over completion time".to_owned(),
-            x_log: true,
-            y_unit: RATIO,
-            y_end: 1.0,
-            ..over_time(lines)
-        })
+    lines.iter().any(|line| !line.points.is_empty()).then(|| Chart {
+        title: "Share of flows complete, over completion time".to_owned(),
+        x_log: true,
+        y_unit: RATIO,
+        y_end: 1.0,
+        ..over_time(lines)
+    })
 }
 
 /// Steps of a distribution: the share of `all` flows completed by a time.
@@ -216,9 +208,7 @@ fn marks_by_phantom(plan: &RunPlan, queue: usize) -> bool {
         Some(Queue::Phantom(queue)) => queue.mark.map(Mark::name),
         Some(Queue::Tc(queue)) if queue.kind == phantom::KIND => {
             let mut words = queue.words.iter().map(String::as_str);
-            words
-                .find(|&word| word == "mark")
-                .and_then(|_| words.next())
+            words.find(|&word| word == "mark").and_then(|_| words.next())
         }
         _ => None,
     };

@@ -41,12 +41,8 @@ const fn unit(name: &'static str, size: f64) -> Unit {
 /// Units for microseconds.
 pub const TIME: &[Unit] = &[unit("us", 1.0), unit("ms", 1e3), unit("s", 1e6)];
 /// Units for bits per second.
-pub const RATE: &[Unit] = &[
-    unit("bit/s", 1.0),
-    unit("kbit/s", 1e3),
-    unit("Mbit/s", 1e6),
-    unit("Gbit/s", 1e9),
-];
+pub const RATE: &[Unit] =
+    &[unit("bit/s", 1.0), unit("kbit/s", 1e3), unit("Mbit/s", 1e6), unit("Gbit/s", 1e9)];
 /// Units for bytes.
 pub const BYTES: &[Unit] = &[unit("B", 1.0), unit("kB", 1e3), unit("MB", 1e6)];
 pub const RATIO: &[Unit] = &[unit("", 1.0)];
@@ -105,10 +101,7 @@ impl Chart {
     }
 
     fn x_axis(&self) -> XAxis {
-        let end = self
-            .points()
-            .map(|point| point.0)
-            .fold(self.x_end, f64::max);
+        let end = self.points().map(|point| point.0).fold(self.x_end, f64::max);
         let positive = self.points().map(|point| point.0).filter(|x| *x > 0.0);
         let first = positive.fold(f64::INFINITY, f64::min);
         match self.x_log && 10.0 * first <= end && end < MOST {
@@ -251,15 +244,9 @@ impl Figure for Chart {
 /// Title, and lines and labels of the y axis; `width` is of the data, `top` and `bottom` the space
 /// above and below it.
 pub fn frame(title: &str, y: &Axis, width: f64, top: f64, bottom: f64) -> String {
-    let unit = if y.unit.name.is_empty() {
-        String::new()
-    } else {
-        format!(", {}", y.unit.name)
-    };
-    let mut svg = format!(
-        "<text class=\"title\" x=\"{LEFT}\" y=\"17\">{}{unit}</text>",
-        escape(title)
-    );
+    let unit = if y.unit.name.is_empty() { String::new() } else { format!(", {}", y.unit.name) };
+    let mut svg =
+        format!("<text class=\"title\" x=\"{LEFT}\" y=\"17\">{}{unit}</text>", escape(title));
     let height = HEIGHT - top - bottom;
     for tick in y.ticks() {
         let at = top + height - tick / y.end * height;
@@ -300,19 +287,12 @@ pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>, width: f64) -
         let text = CHARACTER * name.chars().count() as f64;
         let (rest, is_last_row) = (names.len() - index, row + 1 == ROWS);
         // Reserve room for "+10" unless this is the last entry.
-        let more = if is_last_row && rest > 1 {
-            GAP + 3.0 * CHARACTER
-        } else {
-            0.0
-        };
+        let more = if is_last_row && rest > 1 { GAP + 3.0 * CHARACTER } else { 0.0 };
         // Writing to a String cannot fail.
         if x > LEFT && x + MARK + text + more > LEFT + width {
             if is_last_row {
                 let y = 35.0 + ROW * row as f64;
-                let _ = write!(
-                    svg,
-                    "<text class=\"label\" x=\"{x:.1}\" y=\"{y}\">+{rest}</text>"
-                );
+                let _ = write!(svg, "<text class=\"label\" x=\"{x:.1}\" y=\"{y}\">+{rest}</text>");
                 break;
             }
             (x, row) = (LEFT, row + 1);
@@ -373,17 +353,9 @@ impl Axis {
         let fitting = units.iter().rev().find(|unit| unit.size <= max);
         let unit = *fitting.unwrap_or(&units[0]);
         // A damaged file may hold any value.
-        let max = if max > 0.0 && max < MOST {
-            max
-        } else {
-            unit.size
-        };
+        let max = if max > 0.0 && max < MOST { max } else { unit.size };
         let step = nice_step(max / unit.size) * unit.size;
-        let end = if whole {
-            (max / step).ceil() * step
-        } else {
-            max
-        };
+        let end = if whole { (max / step).ceil() * step } else { max };
         Self { end, step, unit }
     }
 
@@ -428,10 +400,7 @@ mod tests {
 
     fn labels(max: f64, units: &[Unit]) -> (Vec<String>, &'static str) {
         let axis = Axis::new(max, units, true);
-        (
-            axis.ticks().map(|t| axis.label(t)).collect(),
-            axis.unit.name,
-        )
+        (axis.ticks().map(|t| axis.label(t)).collect(), axis.unit.name)
     }
 
     #[test]
@@ -441,10 +410,7 @@ mod tests {
             (labels.join(" "), unit)
         };
         assert_eq!(of(681_300.0, BYTES), ("0 200 400 600 800".into(), "kB"));
-        assert_eq!(
-            of(1.25e6, BYTES),
-            ("0.00 0.25 0.50 0.75 1.00 1.25".into(), "MB")
-        );
+        assert_eq!(of(1.25e6, BYTES), ("0.00 0.25 0.50 0.75 1.00 1.25".into(), "MB"));
         assert_eq!(of(3e8, RATE), ("0 100 200 300".into(), "Mbit/s"));
         assert_eq!(of(5e6, TIME), ("0 1 2 3 4 5".into(), "s"));
         // An empty range still gives an axis.

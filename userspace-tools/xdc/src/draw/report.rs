@@ -55,11 +55,9 @@ pub fn html(
     let scenario = &loaded.scenario;
     let mut page = head(&scenario.title);
     let description: Vec<_> = scenario.description.split_whitespace().collect();
-    for (class, text) in [
-        ("", &description.join(" ")),
-        ("dim", &scenario.source),
-        ("dim", &setting(summary)),
-    ] {
+    for (class, text) in
+        [("", &description.join(" ")), ("dim", &scenario.source), ("dim", &setting(summary))]
+    {
         if !text.is_empty() {
             // Writing to a String cannot fail.
             let _ = writeln!(page, "<p class=\"{class}\">{}</p>", escape(text));
@@ -151,10 +149,7 @@ fn folded(title: &str, table: &str) -> String {
 
 fn totals(summary: &Summary) -> String {
     let mut html = String::from("<h2>Figures</h2>\n");
-    html.push_str(&html_table(
-        table::COLUMNS,
-        summary.runs.iter().map(table::row),
-    ));
+    html.push_str(&html_table(table::COLUMNS, summary.runs.iter().map(table::row)));
     let _ = writeln!(
         html,
         "<p class=\"dim\">{}. A dash: does not apply.</p>",
@@ -165,12 +160,7 @@ fn totals(summary: &Summary) -> String {
     }
     for run in &summary.runs {
         for doubt in &run.suspect {
-            let _ = writeln!(
-                html,
-                "<p class=\"FAIL\">{}: {}</p>",
-                escape(&run.cc),
-                escape(doubt)
-            );
+            let _ = writeln!(html, "<p class=\"FAIL\">{}: {}</p>", escape(&run.cc), escape(doubt));
         }
     }
     html
@@ -216,10 +206,7 @@ fn drops(summary: &Summary) -> String {
 
 fn completions(summary: &Summary) -> String {
     let rows = table::completion_rows(summary);
-    folded(
-        "Completion by group and size",
-        &html_table(table::COMPLETION_COLUMNS, rows),
-    )
+    folded("Completion by group and size", &html_table(table::COMPLETION_COLUMNS, rows))
 }
 
 fn groups(summary: &Summary) -> String {
@@ -293,13 +280,8 @@ fn traced(cc: &str, trace: &Traced) -> String {
 
 /// Table of measured and configured RTTs, on which the other figures depend.
 fn links(records: &[Record]) -> String {
-    let columns = [
-        ("cc", ""),
-        ("path", ""),
-        ("configured", "us"),
-        ("measured", "us"),
-        ("error", "%"),
-    ];
+    let columns =
+        [("cc", ""), ("path", ""), ("configured", "us"), ("measured", "us"), ("error", "%")];
     let rows = records.iter().flat_map(|record| {
         record.link_checks.iter().map(|check| {
             vec![
@@ -311,10 +293,7 @@ fn links(records: &[Record]) -> String {
             ]
         })
     });
-    folded(
-        "Link checks: base RTT of each path",
-        &html_table(&columns, rows),
-    )
+    folded("Link checks: base RTT of each path", &html_table(&columns, rows))
 }
 
 #[cfg(test)]
@@ -336,15 +315,7 @@ mod tests {
         let checked = expect::check(&loaded.scenario.expect, "uml", &summary.runs);
         let records = [record];
         let figures = Figures::new(&records, 1000);
-        let page = html(
-            &loaded,
-            SMALL,
-            &summary,
-            &records,
-            &figures,
-            &[None],
-            &checked,
-        );
+        let page = html(&loaded, SMALL, &summary, &records, &figures, &[None], &checked);
         // Throughput, Jain's index, FCT; window, RTT, queues, phantom queues.
         assert_eq!(page.matches("<svg").count(), 3 + 4);
         assert!(page.contains("prefers-color-scheme:dark"));

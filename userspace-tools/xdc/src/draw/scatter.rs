@@ -41,10 +41,7 @@ impl Figure for Scatter {
         let width = NARROW - LEFT - RIGHT;
         let mut sorted: Vec<&Dot> = self.dots.iter().collect();
         sorted.sort_by_key(|dot| dot.color);
-        let legend = legend(
-            sorted.iter().map(|dot| (dot.name.as_str(), dot.color)),
-            width,
-        );
+        let legend = legend(sorted.iter().map(|dot| (dot.name.as_str(), dot.color)), width);
         let height = HEIGHT - legend.top - BOTTOM;
         let title = format!("{}: {}", self.title, self.y_name);
         let mut svg = frame(&title, &y, width, legend.top, BOTTOM);
@@ -87,12 +84,8 @@ mod tests {
 
     #[test]
     fn every_dot_is_drawn_inside() {
-        let dot = |at| Dot {
-            name: "cubic".to_owned(),
-            detail: "cubic, seed 1".to_owned(),
-            color: 1,
-            at,
-        };
+        let dot =
+            |at| Dot { name: "cubic".to_owned(), detail: "cubic, seed 1".to_owned(), color: 1, at };
         let scatter = Scatter {
             title: "S1".to_owned(),
             x_name: "rtt".to_owned(),

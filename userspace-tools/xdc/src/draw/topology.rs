@@ -21,12 +21,8 @@ const SIGN: (f64, f64) = (26.0, 11.0);
 
 /// Formats a rate: `1 Gbit/s`.
 pub fn rate(bits_per_s: u64) -> String {
-    const UNITS: [(&str, f64); 4] = [
-        ("Gbit/s", 1e9),
-        ("Mbit/s", 1e6),
-        ("kbit/s", 1e3),
-        ("bit/s", 1.0),
-    ];
+    const UNITS: [(&str, f64); 4] =
+        [("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0)];
     match bits_per_s {
         0 => "no limit".to_owned(),
         bits => in_units(bits as f64, &UNITS),
@@ -48,11 +44,7 @@ fn in_units(value: f64, units: &[(&str, f64)]) -> String {
     let unit = units.iter().find(|unit| value >= unit.1).or(units.last());
     let (name, one) = unit.copied().unwrap_or(("", 1.0));
     let value = value / one;
-    let digits = if value < 10.0 {
-        2
-    } else {
-        usize::from(value < 100.0)
-    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
     let text = format!("{value:.digits$}");
     let text = match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.'),
@@ -116,11 +108,8 @@ fn sign(svg: &mut String, (x, y): (f64, f64), queue: &Queue, watched: bool) {
     rect(svg, (left, top), SIGN, &style);
     for number in 1..4 {
         let at = left + cell * f64::from(number);
-        let _ = writeln!(
-            svg,
-            "<path d=\"M{at:.1} {top:.1}v{}\" style=\"stroke:{color}\"/>",
-            SIGN.1
-        );
+        let _ =
+            writeln!(svg, "<path d=\"M{at:.1} {top:.1}v{}\" style=\"stroke:{color}\"/>", SIGN.1);
     }
     if queue.is_phantom() {
         let style = format!("fill:none;stroke:{color};stroke-width:1.2;stroke-dasharray:3 2");
@@ -139,13 +128,7 @@ fn foot(svg: &mut String, y: f64) {
     let mut x = MARGIN + SIGN.0 / 2.0;
     for (queue, watched, words) in entries {
         sign(svg, (x, y), queue, watched);
-        text(
-            svg,
-            "label",
-            "start",
-            (x + SIGN.0 / 2.0 + 8.0, y + 4.0),
-            words,
-        );
+        text(svg, "label", "start", (x + SIGN.0 / 2.0 + 8.0, y + 4.0), words);
         x += 250.0;
     }
 }
@@ -159,20 +142,11 @@ pub fn network(title: &str, shape: &Shape, watched: impl Fn(usize, usize) -> boo
         let members = members.filter(move |(_, group)| group.column == column);
         members.map(|(number, _)| number).collect::<Vec<_>>()
     };
-    let rows = (0..columns)
-        .map(|column| rows_of(column).len())
-        .max()
-        .unwrap_or(1);
-    let (inner_w, inner_h) = (
-        STEP.0 * (columns as f64 - 1.0) + BOX.0,
-        STEP.1 * rows as f64,
-    );
+    let rows = (0..columns).map(|column| rows_of(column).len()).max().unwrap_or(1);
+    let (inner_w, inner_h) = (STEP.0 * (columns as f64 - 1.0) + BOX.0, STEP.1 * rows as f64);
     let pad = if shape.sites().is_some() { 18.0 } else { 0.0 };
     let origin = (MARGIN + pad, TITLE + pad);
-    let size = (
-        (inner_w + 2.0 * (MARGIN + pad)).max(760.0),
-        inner_h + TITLE + 2.0 * pad + FOOT,
-    );
+    let size = ((inner_w + 2.0 * (MARGIN + pad)).max(760.0), inner_h + TITLE + 2.0 * pad + FOOT);
     let mut center = vec![(0.0, 0.0); shape.groups.len()];
     for column in 0..columns {
         let members = rows_of(column);
@@ -198,13 +172,7 @@ pub fn network(title: &str, shape: &Shape, watched: impl Fn(usize, usize) -> boo
                 extent,
                 "fill:none;stroke:var(--line);stroke-width:1.4;stroke-dasharray:5 4",
             );
-            text(
-                &mut svg,
-                "label",
-                "start",
-                (from.0 + 8.0, from.1 + 15.0),
-                name,
-            );
+            text(&mut svg, "label", "start", (from.0 + 8.0, from.1 + 15.0), name);
         }
     }
     let cables = |group: usize| {
@@ -217,11 +185,7 @@ pub fn network(title: &str, shape: &Shape, watched: impl Fn(usize, usize) -> boo
         draw_cable(&mut svg, cable, hub, &center, &watched);
     }
     for (group, &(x, y)) in shape.groups.iter().zip(&center) {
-        let color = if group.router {
-            "var(--dim)"
-        } else {
-            "var(--c2)"
-        };
+        let color = if group.router { "var(--dim)" } else { "var(--c2)" };
         let style = format!("fill:var(--bg);stroke:{color};stroke-width:1.6");
         let corner = (x - BOX.0 / 2.0, y - BOX.1 / 2.0);
         if group.names.len() > 1 {
@@ -273,10 +237,9 @@ fn draw_cable(
     text(svg, "label", "middle", (x, y - 11.0), &words);
     text(svg, "label", "middle", (x, y + 20.0), &delays(there, back));
     let beside = SIGN.0 / 2.0 + 4.0;
-    for (direction, x, way) in [
-        (there, start.0 + beside, (left, right)),
-        (back, end.0 - beside, (right, left)),
-    ] {
+    for (direction, x, way) in
+        [(there, start.0 + beside, (left, right)), (back, end.0 - beside, (right, left))]
+    {
         if let Some(queue) = &direction.queue {
             sign(svg, (x, y), queue, watched(way.0, way.1));
         }
@@ -287,10 +250,7 @@ fn draw_cable(
 pub fn path(title: &str, start: &str, hops: &[(&Link, &Direction)]) -> String {
     const WIDTH: f64 = 186.0;
     const TOP: f64 = 62.0;
-    let size = (
-        2.0 * MARGIN + BOX.0 + WIDTH * hops.len() as f64,
-        TOP + 156.0,
-    );
+    let size = (2.0 * MARGIN + BOX.0 + WIDTH * hops.len() as f64, TOP + 156.0);
     let mut svg = String::new();
     let mut node = start.to_owned();
     for (number, (link, direction)) in hops.iter().enumerate() {
@@ -299,13 +259,7 @@ pub fn path(title: &str, start: &str, hops: &[(&Link, &Direction)]) -> String {
         let wire = TOP + BOX.1 / 2.0;
         line(&mut svg, (x + BOX.0, wire), (x + WIDTH, wire), "c6");
         let middle = x + BOX.0 + (WIDTH - BOX.0) / 2.0;
-        text(
-            &mut svg,
-            "label",
-            "middle",
-            (middle, wire - 8.0),
-            &rate(direction.rate_bps),
-        );
+        text(&mut svg, "label", "middle", (middle, wire - 8.0), &rate(direction.rate_bps));
         let delay = match direction.delay_ns {
             0 => String::new(),
             ns => time(ns),
@@ -337,12 +291,7 @@ pub fn path(title: &str, start: &str, hops: &[(&Link, &Direction)]) -> String {
 }
 
 fn namespace(svg: &mut String, corner: (f64, f64), name: &str) {
-    rect(
-        svg,
-        corner,
-        BOX,
-        "fill:var(--bg);stroke:var(--fg);stroke-width:1.4",
-    );
+    rect(svg, corner, BOX, "fill:var(--bg);stroke:var(--fg);stroke-width:1.4");
     let at = (corner.0 + BOX.0 / 2.0, corner.1 + BOX.1 / 2.0 + 4.0);
     text(svg, "", "middle", at, name);
 }

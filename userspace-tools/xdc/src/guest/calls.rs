@@ -79,12 +79,8 @@ const OF_TERMINALS: &[u64] = &[
 ];
 
 /// QEMU's 9p reads file attributes and sets none. Landlock does not restrict this.
-const ATTRIBUTES: &[i64] = &[
-    libc::SYS_getxattr,
-    libc::SYS_lgetxattr,
-    libc::SYS_fgetxattr,
-    libc::SYS_llistxattr,
-];
+const ATTRIBUTES: &[i64] =
+    &[libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr, libc::SYS_llistxattr];
 
 /// Denied arguments of a listed call: call, argument, comparison, value. All are ints, so the
 /// kernel and the filter ignore the upper halves.
@@ -92,12 +88,7 @@ const DENIED_FOR: &[(i64, u8, SeccompCmpOp, u64)] = &[
     // Limits of another process: a CPU time limit ends it.
     (libc::SYS_prlimit64, 0, SeccompCmpOp::Ne, 0),
     // A datagram socket pair can be redirected to any socket: UML uses stream pairs.
-    (
-        libc::SYS_socketpair,
-        0,
-        SeccompCmpOp::Ne,
-        libc::AF_UNIX as u64,
-    ),
+    (libc::SYS_socketpair, 0, SeccompCmpOp::Ne, libc::AF_UNIX as u64),
     (libc::SYS_socketpair, 1, OF_TYPE, libc::SOCK_DGRAM as u64),
     (libc::SYS_socketpair, 1, OF_TYPE, libc::SOCK_RAW as u64),
     // Types keys into the terminal from which a shell was started.
@@ -109,12 +100,7 @@ const DENIED_FOR: &[(i64, u8, SeccompCmpOp, u64)] = &[
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TCXONC),
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCEXCL),
     // Hides open files from xdc.
-    (
-        libc::SYS_prctl,
-        0,
-        SeccompCmpOp::Eq,
-        libc::PR_SET_DUMPABLE as u64,
-    ),
+    (libc::SYS_prctl, 0, SeccompCmpOp::Eq, libc::PR_SET_DUMPABLE as u64),
     // Makes the child a child of xdc instead.
     having(libc::CLONE_PARENT),
     // A child in its own namespaces has all capabilities of root there.

@@ -21,12 +21,7 @@ pub struct Archive<W: Write> {
 
 impl<W: Write> Archive<W> {
     pub fn new(out: W) -> Self {
-        Self {
-            out,
-            written: 0,
-            inode: 0,
-            paths: BTreeSet::new(),
-        }
+        Self { out, written: 0, inode: 0, paths: BTreeSet::new() }
     }
 
     pub fn contains(&self, path: &str) -> bool {
@@ -84,21 +79,8 @@ impl<W: Write> Archive<W> {
         let size = u32::try_from(size)
             .map_err(|_| io::Error::other(format!("{path} is too large for an initramfs")))?;
         // ino, mode, uid, gid, nlink, mtime, size, device of the file system, device, name, check
-        let fields = [
-            self.inode,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            size,
-            0,
-            0,
-            major,
-            minor,
-            name.len() as u32 + 1,
-            0,
-        ];
+        let fields =
+            [self.inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name.len() as u32 + 1, 0];
         self.write(b"070701")?;
         for field in fields {
             self.write(format!("{field:08x}").as_bytes())?;

@@ -89,9 +89,7 @@ pub struct Files<'a> {
 
 impl Engine {
     /// User Mode Linux with the measuring kernel.
-    pub const UML: Self = Self::Uml {
-        flavour: Flavour::Uml,
-    };
+    pub const UML: Self = Self::Uml { flavour: Flavour::Uml };
 
     /// The guest kernel's flavor; None for the host.
     fn flavour(self) -> Option<Flavour> {
@@ -263,14 +261,8 @@ fn reach(machine: &Machine, files: &Files<'_>, reads: Vec<PathBuf>, writes: &[&s
         });
     }
     Reach {
-        reads: reads
-            .into_iter()
-            .chain(files.root.map(Path::to_path_buf))
-            .collect(),
-        writes: own
-            .into_iter()
-            .chain(writes.iter().map(PathBuf::from))
-            .collect(),
+        reads: reads.into_iter().chain(files.root.map(Path::to_path_buf)).collect(),
+        writes: own.into_iter().chain(writes.iter().map(PathBuf::from)).collect(),
         // UML's memory is a file.
         file_limit_bytes: MAX_FILE_BYTES.max((machine.memory_mb << 20) + (64 << 20)),
         confined: missing.is_none(),
@@ -372,18 +364,14 @@ fn doubled(path: &Path) -> PathBuf {
 /// Shares a host folder with the guest, read-only.
 fn nine_p(root: &Path) -> [OsString; 2] {
     let mut share = with_path("local,path=", &doubled(root));
-    share.push(format!(
-        ",mount_tag={ROOT_SHARE},security_model=none,multidevs=remap,readonly=on"
-    ));
+    share.push(format!(",mount_tag={ROOT_SHARE},security_model=none,multidevs=remap,readonly=on"));
     ["-virtfs".into(), share]
 }
 
 /// Shares a host folder with the guest, writable. Guest files of any type are ordinary files here.
 fn writable_nine_p(folder: &Path) -> [OsString; 2] {
     let mut share = with_path("local,path=", &doubled(folder));
-    share.push(format!(
-        ",mount_tag={SHARED_FOLDER},security_model=mapped-file"
-    ));
+    share.push(format!(",mount_tag={SHARED_FOLDER},security_model=mapped-file"));
     ["-virtfs".into(), share]
 }
 
@@ -405,9 +393,7 @@ fn uml(
     // The kernel is a program with a few libraries, and reads the processor's features.
     let mut libraries = initramfs::shared_libraries(kernel)?;
     // libc opens libgcc_s for pthread_cancel(), which ends the kernel's console threads.
-    let beside = libraries
-        .iter()
-        .filter_map(|path| path.strip_suffix("/libc.so.6"));
+    let beside = libraries.iter().filter_map(|path| path.strip_suffix("/libc.so.6"));
     let unwinder: Vec<_> = beside.map(|dir| format!("{dir}/libgcc_s.so.1")).collect();
     libraries.extend(unwinder.into_iter().filter(|path| Path::new(path).exists()));
     let reads = ["/etc/ld.so.cache", "/proc/cpuinfo"].map(PathBuf::from);
@@ -451,11 +437,7 @@ fn time_travel(machine: &Machine) -> &'static str {
 
 /// Console log level: warnings and worse; `quiet` would keep a WARN from a run's log.
 fn loudness(interactive: bool) -> String {
-    if interactive {
-        "quiet".to_string()
-    } else {
-        format!("loglevel={CONSOLE_LEVEL}")
-    }
+    if interactive { "quiet".to_string() } else { format!("loglevel={CONSOLE_LEVEL}") }
 }
 
 fn with_path(prefix: &str, path: &Path) -> OsString {
@@ -476,12 +458,7 @@ const KVM_NO_LASTS: Duration = Duration::from_secs(24 * 3600);
 /// Whether a guest runs under KVM: the device may exist and the guest hang. Caches the answer per QEMU and
 /// kernel, except for failures with other causes.
 pub fn kvm_works(home: &Home, flavour: Flavour) -> Result<bool> {
-    if fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/kvm")
-        .is_err()
-    {
+    if fs::File::options().read(true).write(true).open("/dev/kvm").is_err() {
         return Ok(false);
     }
     let key = kvm_key(home, flavour)?;
@@ -489,10 +466,7 @@ pub fn kvm_works(home: &Home, flavour: Flavour) -> Result<bool> {
     if let Some(answer) = cached.as_ref().and_then(|path| kvm_answer(path, &key)) {
         return Ok(answer);
     }
-    eprintln!(
-        "xdc: probing KVM (up to {} s, once)",
-        KVM_DEADLINE.as_secs()
-    );
+    eprintln!("xdc: probing KVM (up to {} s, once)", KVM_DEADLINE.as_secs());
     let works = match kvm_boots(home, flavour)? {
         Probed::Works => true,
         Probed::Silent => false,
@@ -539,10 +513,8 @@ pub fn forget_kvm(flavour: Flavour) {
 
 fn kvm_key(home: &Home, flavour: Flavour) -> Result<String> {
     let identity = |path: &Path| {
-        fs::metadata(path).map_or_else(
-            |_| "none".to_owned(),
-            |m| format!("{}-{}", m.size(), m.mtime()),
-        )
+        fs::metadata(path)
+            .map_or_else(|_| "none".to_owned(), |m| format!("{}-{}", m.size(), m.mtime()))
     };
     let qemu = find_program(QEMU).ok_or_else(|| missing(QEMU, "qemu-system-x86"))?;
     let host = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -567,21 +539,10 @@ fn kvm_boots(home: &Home, flavour: Flavour) -> Result<Probed> {
     let plan = Plan::of(Job::Probe);
     let guest = Guest {
         home,
-        engine: Engine::Qemu {
-            accel: Accel::Kvm,
-            flavour,
-        },
-        machine: Machine {
-            cpus: 1,
-            memory_mb: 512,
-            spins: false,
-        },
+        engine: Engine::Qemu { accel: Accel::Kvm, flavour },
+        machine: Machine { cpus: 1, memory_mb: 512, spins: false },
     };
-    let watch = Watch {
-        stall: KVM_DEADLINE,
-        total: Some(KVM_DEADLINE),
-        console: None,
-    };
+    let watch = Watch { stall: KVM_DEADLINE, total: Some(KVM_DEADLINE), console: None };
     let mut said_hello = false;
     let outcome = guest.run(&plan, &watch, |message| {
         said_hello |= matches!(message, Message::Hello { .. });

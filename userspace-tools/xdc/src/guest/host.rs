@@ -95,11 +95,7 @@ struct Part {
 }
 
 fn part(what: &str, module: &str, function: &str) -> Part {
-    Part {
-        what: what.to_owned(),
-        module: module.to_owned(),
-        function: function.to_owned(),
-    }
+    Part { what: what.to_owned(), module: module.to_owned(), function: function.to_owned() }
 }
 
 /// Properties of the running kernel, read without changing it.
@@ -141,10 +137,8 @@ pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
         .hint("--allow-commands if you trust it, or --engine uml"));
     }
     if !rustix::process::geteuid().is_root() {
-        return Err(
-            Error::failure("--engine host creates network namespaces, which needs root")
-                .hint("sudo, or --engine uml, which needs no root"),
-        );
+        return Err(Error::failure("--engine host creates network namespaces, which needs root")
+            .hint("sudo, or --engine uml, which needs no root"));
     }
     if let Some((name, value)) = plan.parameters.first() {
         return Err(Error::usage(format!(
@@ -178,12 +172,7 @@ fn runs_commands(plan: &Plan) -> bool {
 /// Kernel parts used by the ports of a network.
 fn parts(run: &RunPlan) -> BTreeSet<Part> {
     let mut parts = BTreeSet::from([part("veth devices", "veth", "veth_newlink")]);
-    for direction in run
-        .topology
-        .links
-        .iter()
-        .flat_map(|link| [&link.ab, &link.ba])
-    {
+    for direction in run.topology.links.iter().flat_map(|link| [&link.ab, &link.ba]) {
         let wire = direction.delay_ns > 0
             || direction.faults.is_some()
             || (direction.queue.is_none() && direction.rate_bps > 0);
@@ -376,14 +365,7 @@ mod tests {
             let refused = check(&plan, allow_commands).err();
             refused.map_or(String::new(), |err| err.lines().join(" "))
         };
-        for module in [
-            "snd-aloop",
-            "lkdtm",
-            "softdog",
-            "xdc_alarm",
-            "act_mirred",
-            "tcp",
-        ] {
+        for module in ["snd-aloop", "lkdtm", "softdog", "xdc_alarm", "act_mirred", "tcp"] {
             let refused = said(module, false);
             assert!(refused.contains(module), "{refused}");
             assert!(refused.contains("--allow-commands"), "{refused}");
@@ -395,10 +377,7 @@ mod tests {
         let refused = check(&Plan::of(Job::Run(run)), false).unwrap_err();
         assert!(refused.lines().join(" ").contains("module tcp_ulp_tls"));
         for module in ["tcp_bbr", "sch-fq", "tlt", "unorc", "bonding"] {
-            assert!(
-                !said(module, false).contains("--allow-commands"),
-                "{module}"
-            );
+            assert!(!said(module, false).contains("--allow-commands"), "{module}");
         }
     }
 
@@ -408,10 +387,7 @@ mod tests {
         assert!(cc.contains("no congestion control dctcp") && cc.contains("--cc cubic,reno"));
         let of_tc = |kind: &str| {
             let kind = kind.to_owned();
-            Some(Queue::Tc(TcQueue {
-                kind,
-                ..TcQueue::default()
-            }))
+            Some(Queue::Tc(TcQueue { kind, ..TcQueue::default() }))
         };
         let port = run("cubic", of_tc("phantom"));
         let qdisc = refusal(&port, "").unwrap();

@@ -23,15 +23,7 @@ use crate::scenario::programs::called;
 const TOOLS: &[&str] = &["ip", "tc", "ss", "sysctl", "ethtool"];
 
 /// Programs for interactive use, if the host has them.
-const PROGRAMS: &[&str] = &[
-    "iperf3",
-    "netperf",
-    "netserver",
-    "nuttcp",
-    "curl",
-    "tcpdump",
-    "less",
-];
+const PROGRAMS: &[&str] = &["iperf3", "netperf", "netserver", "nuttcp", "curl", "tcpdump", "less"];
 
 type Cpio = Archive<BufWriter<File>>;
 
@@ -47,19 +39,15 @@ pub fn write(
     let mut cpio = Archive::new(BufWriter::new(file));
     let writing = |err: std::io::Error| Error::io("writing the initramfs", &err);
 
-    for dir in [
-        "/dev", "/proc", "/sys", "/tmp", "/run", "/host", "/root", "/etc",
-    ] {
+    for dir in ["/dev", "/proc", "/sys", "/tmp", "/run", "/host", "/root", "/etc"] {
         cpio.dir(dir).map_err(writing)?;
     }
     // Path of the modprobe with which the kernel loads modules on demand.
     cpio.symlink("/sbin", "usr/sbin").map_err(writing)?;
     cpio.char_device("/dev/console", 5, 1).map_err(writing)?;
     cpio.char_device("/dev/null", 1, 3).map_err(writing)?;
-    cpio.file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n")
-        .map_err(writing)?;
-    cpio.file("/etc/group", 0o644, b"root:x:0:\n")
-        .map_err(writing)?;
+    cpio.file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n").map_err(writing)?;
+    cpio.file("/etc/group", 0o644, b"root:x:0:\n").map_err(writing)?;
 
     copy(&mut cpio, "/init", &home.agent()?, 0o755)?;
     let json = serde_json::to_vec(plan)
@@ -68,11 +56,8 @@ pub fn write(
     let runs = matches!(plan.job, Job::Run(_) | Job::Probe);
     if has_modules(plan) || !runs {
         let mut modules = home.modules(flavour)?;
-        let has = |name: &String| {
-            modules
-                .iter()
-                .any(|path| path.file_stem() == Some(name.as_ref()))
-        };
+        let has =
+            |name: &String| modules.iter().any(|path| path.file_stem() == Some(name.as_ref()));
         let foreign = matches!(plan.job, Job::Selftest { root: Some(_), .. })
             || needs_tc(plan)
             || !plan.modules.iter().all(has);
@@ -129,8 +114,7 @@ pub fn write(
             copy(&mut cpio, &format!("/selftests/{name}"), &file, 0o755)?;
         }
         let list = include_bytes!("../../../../modules/oot/list.rs");
-        cpio.file("/selftests/list.rs", 0o644, list)
-            .map_err(writing)?;
+        cpio.file("/selftests/list.rs", 0o644, list).map_err(writing)?;
     }
     cpio.finish().map_err(writing)
 }
@@ -147,9 +131,7 @@ fn needs_tc(plan: &Plan) -> bool {
         Job::Selftest { .. } | Job::Probe => return false,
     };
     let links = topology.links.iter();
-    let mut queues = links
-        .flat_map(|link| [&link.ab.queue, &link.ba.queue])
-        .flatten();
+    let mut queues = links.flat_map(|link| [&link.ab.queue, &link.ba.queue]).flatten();
     let mut directions = topology.links.iter().flat_map(|link| [&link.ab, &link.ba]);
     queues.any(|queue| !queue.is_made_by_agent())
         || directions.any(|direction| direction.policer.is_some())
@@ -231,8 +213,7 @@ pub fn selftest_files(home: &Home) -> Result<Vec<(String, PathBuf)>> {
 
 fn copy(cpio: &mut Cpio, to: &str, from: &Path, permissions: u32) -> Result<()> {
     let data = fs::read(from).map_err(|err| Error::io(from.display(), &err))?;
-    cpio.file(to, permissions, &data)
-        .map_err(|err| Error::io("writing the initramfs", &err))
+    cpio.file(to, permissions, &data).map_err(|err| Error::io("writing the initramfs", &err))
 }
 
 /// Adds the modules at modprobe's path, with depmod's index.
@@ -362,12 +343,10 @@ fn needed(module: &Path) -> bool {
 /// bonds, VRFs, VXLAN, and a qdisc that writes into its child's packets.
 fn tested_with(module: &Path) -> bool {
     let folder = module.parent().and_then(Path::file_name);
-    let in_folder = ["netfilter", "tls", "crypto", "bonding"]
-        .iter()
-        .any(|name| folder == Some(name.as_ref()));
-    let named = ["sch_sfb", "vrf", "vxlan"]
-        .iter()
-        .any(|name| module.file_stem() == Some(name.as_ref()));
+    let in_folder =
+        ["netfilter", "tls", "crypto", "bonding"].iter().any(|name| folder == Some(name.as_ref()));
+    let named =
+        ["sch_sfb", "vrf", "vxlan"].iter().any(|name| module.file_stem() == Some(name.as_ref()));
     in_folder || named
 }
 
@@ -376,11 +355,7 @@ fn tested_with(module: &Path) -> bool {
 fn add_shell(cpio: &mut Cpio, interactive: bool) -> Result<()> {
     let bash = find_program("bash").filter(|_| interactive);
     let shell = bash.or_else(|| find_program("sh"));
-    add_program(
-        cpio,
-        "/bin/sh",
-        &shell.ok_or_else(|| missing("sh", "dash"))?,
-    )
+    add_program(cpio, "/bin/sh", &shell.ok_or_else(|| missing("sh", "dash"))?)
 }
 
 /// Adds a program, and its shared libraries at its loader's paths.
@@ -400,10 +375,7 @@ pub fn shared_libraries(program: &Path) -> Result<BTreeSet<String>> {
     if is_static(&bytes) {
         return Ok(BTreeSet::new());
     }
-    let output = Command::new("ldd")
-        .arg(program)
-        .output()
-        .map_err(|err| Error::io("ldd", &err))?;
+    let output = Command::new("ldd").arg(program).output().map_err(|err| Error::io("ldd", &err))?;
     // For a static program ldd fails, which is not an error.
     Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))
 }
@@ -499,13 +471,7 @@ mod tests {
                     \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         let libraries: Vec<_> = parse_ldd(text).into_iter().collect();
-        assert_eq!(
-            libraries,
-            [
-                "/lib/x86_64-linux-gnu/libc.so.6",
-                "/lib64/ld-linux-x86-64.so.2"
-            ]
-        );
+        assert_eq!(libraries, ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]);
         assert!(parse_ldd("\tnot a dynamic executable\n").is_empty());
     }
 }

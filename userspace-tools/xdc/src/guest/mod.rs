@@ -77,11 +77,7 @@ struct Tail {
 
 impl Tail {
     fn of(file: File) -> Self {
-        Self {
-            file,
-            bytes: 0,
-            partial: Vec::new(),
-        }
+        Self { file, bytes: 0, partial: Vec::new() }
     }
 
     /// Creates the file, to which another process appends.
@@ -107,9 +103,7 @@ impl Tail {
             .map_err(|err| failed(&err))?;
         self.bytes += new as u64;
         // Earlier bytes contain no newline.
-        let end = self.partial[before..]
-            .iter()
-            .rposition(|&byte| byte == b'\n');
+        let end = self.partial[before..].iter().rposition(|&byte| byte == b'\n');
         let Some(end) = end else {
             return match self.partial.len() > MAX_LINE_BYTES {
                 true => Err(Error::failure(format!(
@@ -121,10 +115,7 @@ impl Tail {
         };
         let rest = self.partial.split_off(before + end + 1);
         let complete = std::mem::replace(&mut self.partial, rest);
-        Ok(String::from_utf8_lossy(&complete)
-            .lines()
-            .map(str::to_owned)
-            .collect())
+        Ok(String::from_utf8_lossy(&complete).lines().map(str::to_owned).collect())
     }
 
     /// Text after the last newline.
@@ -152,17 +143,11 @@ impl Process {
                 let _ = kill_process_group(group, Signal::KILL);
             }
         });
-        Self {
-            child,
-            stops_by,
-            _at_end: at_end,
-        }
+        Self { child, stops_by, _at_end: at_end }
     }
 
     fn exited(&mut self) -> Result<Option<ExitStatus>> {
-        self.child
-            .try_wait()
-            .map_err(|err| Error::io("waiting for the guest", &err))
+        self.child.try_wait().map_err(|err| Error::io("waiting for the guest", &err))
     }
 }
 
@@ -196,10 +181,7 @@ impl Terminal {
     fn keep() -> Option<Self> {
         let before = tcgetattr(std::io::stdin()).ok()?;
         let at_end = before.clone();
-        Some(Self {
-            before,
-            _at_end: interrupt::on_end(move || put_back(&at_end)),
-        })
+        Some(Self { before, _at_end: interrupt::on_end(move || put_back(&at_end)) })
     }
 }
 
@@ -252,14 +234,8 @@ impl Guest<'_> {
             .spawn()
             .map_err(|err| Error::io("starting the guest", &err))?;
         let mut process = Process::new(child, self.engine.stops_by());
-        let outcome = self.follow(
-            &mut process,
-            &mut messages,
-            &mut console,
-            watch,
-            &files,
-            &mut on_message,
-        );
+        let outcome =
+            self.follow(&mut process, &mut messages, &mut console, watch, &files, &mut on_message);
         outcome.map_err(|err| blame_disk(err, &files))?;
         Ok(started.elapsed())
     }
@@ -340,10 +316,8 @@ impl Guest<'_> {
                 .details(console.last_lines()));
             }
             if done.is_some_and(|when| when.elapsed() > EXIT_TIME) {
-                return Err(
-                    Error::failure("the guest completed its job but did not power off")
-                        .details(console.last_lines()),
-                );
+                return Err(Error::failure("the guest completed its job but did not power off")
+                    .details(console.last_lines()));
             }
             if heard.elapsed() > watch.stall
                 || watch.total.is_some_and(|total| started.elapsed() > total)
@@ -437,14 +411,11 @@ impl Guest<'_> {
 
 /// Adds a full disk as the cause of an error: a guest fails in many ways without space.
 fn blame_disk(err: Error, files: &Files<'_>) -> Error {
-    let full = [files.dir, files.memory_dir]
-        .into_iter()
-        .find(|dir| home::is_full(dir));
+    let full = [files.dir, files.memory_dir].into_iter().find(|dir| home::is_full(dir));
     match full {
-        Some(dir) if !err.is_interrupted() => err.about(format!(
-            "the disk of the guest's files is full ({})",
-            dir.display()
-        )),
+        Some(dir) if !err.is_interrupted() => {
+            err.about(format!("the disk of the guest's files is full ({})", dir.display()))
+        }
         _ => err,
     }
 }
@@ -491,13 +462,7 @@ struct Console {
 
 impl Console {
     fn of(tail: Tail) -> Self {
-        Self {
-            tail,
-            lines: Vec::new(),
-            grew: false,
-            listener: Listener::default(),
-            alarm: None,
-        }
+        Self { tail, lines: Vec::new(), grew: false, listener: Listener::default(), alarm: None }
     }
 
     /// Reads the console; returns whether the kernel raised an alarm.
@@ -533,12 +498,7 @@ impl Console {
             false => 2,
         };
         let from = start.saturating_sub(before);
-        let report = self
-            .lines
-            .iter()
-            .take(start + REPORT_LINES - 2)
-            .skip(from)
-            .cloned();
+        let report = self.lines.iter().take(start + REPORT_LINES - 2).skip(from).cloned();
         Error::failure(why).details(report.collect())
     }
 

@@ -100,11 +100,7 @@ fn acceltor_bytes(queue: &TcQueue, racks: u64) -> u64 {
 
 /// Entries in a qdisc's tables, from tc's words.
 fn entries(queue: &TcQueue) -> u64 {
-    let base = if queue.kind == "cake" {
-        CAKE_ENTRIES
-    } else {
-        0
-    };
+    let base = if queue.kind == "cake" { CAKE_ENTRIES } else { 0 };
     let is_table = |word: &str| match word {
         "flows" | "buckets" | "divisor" => true,
         word => word == "limit" && queue.kind == "choke",
@@ -140,16 +136,11 @@ pub fn fit_buffers(run: &mut RunPlan) -> Result<Option<u64>> {
         let numbers: std::result::Result<Vec<u64>, _> = words.map(str::parse).collect();
         // The kernel takes the first three numbers of a longer text.
         let Some(numbers) = numbers.ok().filter(|numbers| numbers.len() == 3) else {
-            return Err(
-                Error::usage(format!("{name} = {value} must be three numbers of bytes"))
-                    .hint("minimum, default and maximum"),
-            );
+            return Err(Error::usage(format!("{name} = {value} must be three numbers of bytes"))
+                .hint("minimum, default and maximum"));
         };
         is_less |= numbers.iter().any(|&bytes| bytes > most);
-        let words: Vec<_> = numbers
-            .iter()
-            .map(|&bytes| bytes.min(most).to_string())
-            .collect();
+        let words: Vec<_> = numbers.iter().map(|&bytes| bytes.min(most).to_string()).collect();
         *value = words.join(" ");
     }
     Ok(is_less.then_some(most))
@@ -216,15 +207,9 @@ mod tests {
         let tcp_bytes = 512 << 20;
         let few = run("");
         let flows = few.flows.len() as u64;
-        assert_eq!(
-            buffer_bytes(&few, tcp_bytes).unwrap(),
-            (256 << 20) / (2 * flows)
-        );
+        assert_eq!(buffer_bytes(&few, tcp_bytes).unwrap(), (256 << 20) / (2 * flows));
         let large = run(&format!("{MANY}sndbuf = \"1gb\"\nrcvbuf = \"1gb\"\n"));
-        let said = buffer_bytes(&large, tcp_bytes)
-            .unwrap_err()
-            .lines()
-            .join(" ");
+        let said = buffer_bytes(&large, tcp_bytes).unwrap_err().lines().join(" ");
         assert!(said.contains("256 MB") && said.contains("sndbuf"), "{said}");
         assert!(buffer_bytes(&run(MANY), 64 << 20).is_err());
     }
@@ -247,9 +232,7 @@ mod tests {
         assert!(said.contains("800 MB of qdiscs' tables"), "{said}");
         let queue = TcQueue {
             kind: acceltor::KIND.to_owned(),
-            words: ["racks", "1024", "elephants", "256"]
-                .map(str::to_owned)
-                .to_vec(),
+            words: ["racks", "1024", "elephants", "256"].map(str::to_owned).to_vec(),
             seed: None,
         };
         for link in &mut run.topology.links {
@@ -258,9 +241,6 @@ mod tests {
         let said = check_memory(&run, 800).unwrap_err().lines().join(" ");
         assert!(said.contains("2015 MB of qdiscs' tables"), "{said}");
         assert_eq!(number("0200"), Some(128));
-        assert_eq!(
-            available_mb("MemFree: 1 kB\nMemAvailable:  2048 kB\n"),
-            Some(2)
-        );
+        assert_eq!(available_mb("MemFree: 1 kB\nMemAvailable:  2048 kB\n"), Some(2));
     }
 }

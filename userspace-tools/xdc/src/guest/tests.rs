@@ -25,9 +25,7 @@ fn a_line_without_a_newline_is_refused() {
     let mut tail = Tail::new(&path).unwrap();
     let writer = File::options().append(true).open(&path).unwrap();
     // A hole reads as zeroes.
-    writer
-        .set_len(MAX_LINE_BYTES as u64 + 2 * READ_BYTES as u64)
-        .unwrap();
+    writer.set_len(MAX_LINE_BYTES as u64 + 2 * READ_BYTES as u64).unwrap();
     let said = loop {
         match tail.lines() {
             Ok(lines) => assert!(lines.is_empty()),

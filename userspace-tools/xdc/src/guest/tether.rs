@@ -83,14 +83,8 @@ pub fn become_program(parent: i32, words: &[OsString]) -> Result<Infallible> {
     // it has one.
     let _ = setsid();
     let limit = Some(reach.file_limit_bytes);
-    setrlimit(
-        Resource::Fsize,
-        Rlimit {
-            current: limit,
-            maximum: limit,
-        },
-    )
-    .map_err(|err| Error::io("limiting the guest's files", &err.into()))?;
+    setrlimit(Resource::Fsize, Rlimit { current: limit, maximum: limit })
+        .map_err(|err| Error::io("limiting the guest's files", &err.into()))?;
     if reach.confined {
         confine(&reach)?;
     }
@@ -174,14 +168,7 @@ fn drop_capabilities() -> rustix::io::Result<()> {
     // which UML re-executes itself until it has it.
     set_capabilities_secure_bits(CapabilitiesSecureBits::NO_ROOT)?;
     let kept = has & CapabilitySet::DAC_READ_SEARCH;
-    set_capabilities(
-        None,
-        CapabilitySets {
-            effective: kept,
-            permitted: kept,
-            inheritable: kept,
-        },
-    )?;
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: kept })?;
     match kept.is_empty() {
         true => Ok(()),
         false => configure_capability_in_ambient_set(CapabilitySet::DAC_READ_SEARCH, true),
@@ -201,18 +188,11 @@ mod tests {
             confined: true,
         };
         let command = command(Path::new("/bin/true"), &reach);
-        let words: Vec<_> = command
-            .get_args()
-            .skip(2)
-            .map(OsStr::to_os_string)
-            .collect();
+        let words: Vec<_> = command.get_args().skip(2).map(OsStr::to_os_string).collect();
         let args = [OsString::from("--read"), "x".into()];
         let words = [words, args.to_vec()].concat();
         let (told, program, rest) = parse(&words).unwrap();
-        assert_eq!(
-            (told, program, rest),
-            (reach, OsStr::new("/bin/true"), &args[..])
-        );
+        assert_eq!((told, program, rest), (reach, OsStr::new("/bin/true"), &args[..]));
         assert!(parse(&words[..3]).is_none());
     }
 }

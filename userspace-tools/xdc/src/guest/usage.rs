@@ -68,9 +68,7 @@ fn unnamed_bytes(group: u32) -> Vec<u64> {
         // After the name, which may contain any character: state, parent, group.
         let stat = fs::read(process.path().join("stat")).unwrap_or_default();
         let stat = String::from_utf8_lossy(&stat);
-        let own = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_whitespace().nth(2));
+        let own = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(2));
         if own.and_then(|own| own.parse().ok()) != Some(group) {
             continue;
         }
@@ -96,21 +94,10 @@ mod tests {
 
     use super::*;
 
-    const MACHINE: Machine = Machine {
-        cpus: 1,
-        memory_mb: 1,
-        spins: false,
-    };
+    const MACHINE: Machine = Machine { cpus: 1, memory_mb: 1, spins: false };
 
     fn files(dir: &Path) -> Files<'_> {
-        Files {
-            dir,
-            memory_dir: dir,
-            initramfs: dir,
-            messages: dir,
-            root: None,
-            shared: None,
-        }
+        Files { dir, memory_dir: dir, initramfs: dir, messages: dir, root: None, shared: None }
     }
 
     fn sleeper(input: Stdio) -> Child {

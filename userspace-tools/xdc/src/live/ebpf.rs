@@ -36,10 +36,8 @@ fn find(object: &str) -> Result<PathBuf> {
         Err(_) => None,
     };
     built.filter(|path| path.is_file()).ok_or_else(|| {
-        Error::failure(format!(
-            "{object}, the eBPF program of this command, is not beside xdc"
-        ))
-        .hint("make tracing, or put it into the folder of xdc")
+        Error::failure(format!("{object}, the eBPF program of this command, is not beside xdc"))
+            .hint("make tracing, or put it into the folder of xdc")
     })
 }
 

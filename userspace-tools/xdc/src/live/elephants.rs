@@ -146,10 +146,8 @@ impl Port {
         let found = Connection::open()
             .and_then(|mut connection| qdisc::dump(&mut connection, index))
             .map_err(refused)?;
-        let state = found
-            .into_iter()
-            .find(|state| state.kind == acceltor::KIND)
-            .ok_or_else(|| {
+        let state =
+            found.into_iter().find(|state| state.kind == acceltor::KIND).ok_or_else(|| {
                 Error::failure(format!("{device} has no acceltor")).hint(format!(
                     "tc qdisc add dev {device} root handle 1: acceltor racks N detect filter ..."
                 ))
@@ -157,27 +155,16 @@ impl Port {
         let options = Options::decode(&state.options)
             .map_err(|err| Error::failure(format!("the options of {device}'s acceltor: {err}")))?;
         if options.detect != Some(Detect::Filter) {
-            return Err(
-                Error::failure(format!("the acceltor of {device} uses no filter")).hint(format!(
-                    "tc qdisc change dev {device} root acceltor detect filter"
-                )),
-            );
+            return Err(Error::failure(format!("the acceltor of {device} uses no filter"))
+                .hint(format!("tc qdisc change dev {device} root acceltor detect filter")));
         }
-        Ok(Self {
-            handle: state.handle,
-            options,
-        })
+        Ok(Self { handle: state.handle, options })
     }
 
     /// The requested policy, with defaults from the qdisc.
     fn policy(&self, request: &Request) -> Result<Policy> {
         let others = self.options.racks.unwrap_or(2).saturating_sub(1);
-        let top = self
-            .options
-            .elephants
-            .unwrap_or(0)
-            .saturating_mul(others)
-            .min(MAX_ELEPHANTS);
+        let top = self.options.elephants.unwrap_or(0).saturating_mul(others).min(MAX_ELEPHANTS);
         if request.top.is_none() && top == 0 {
             return Err(Error::failure("the acceltor has 'elephants 0'").hint("--top N"));
         }
@@ -190,9 +177,7 @@ impl Port {
         }
         let idle_ns = request.idle.map_or(self.idle_ns(), |idle| idle.0);
         Ok(Policy {
-            bytes: request
-                .bytes
-                .map_or(self.options.sketch_bytes.unwrap_or(0).into(), |it| it.0),
+            bytes: request.bytes.map_or(self.options.sketch_bytes.unwrap_or(0).into(), |it| it.0),
             top: request.top.unwrap_or(top) as usize,
             idle: Duration::from_nanos(idle_ns.max(least_ns)),
         })
@@ -291,11 +276,7 @@ impl Classifier {
         program.load().map_err(loading)?;
         let fd = program.fd().map_err(loading)?.as_fd().as_raw_fd();
         let filter = Filter {
-            place: Place {
-                index,
-                parent: handle,
-                priority: LAST,
-            },
+            place: Place { index, parent: handle, priority: LAST },
             program: program.info().map_err(loading)?.id(),
         };
         Connection::open()
@@ -362,9 +343,7 @@ impl Classifier {
             }
         }
         self.beats += 1;
-        self.beat
-            .set(0, self.beats, 0)
-            .map_err(|err| map_failed("updating the heartbeat", err))
+        self.beat.set(0, self.beats, 0).map_err(|err| map_failed("updating the heartbeat", err))
     }
 }
 
@@ -414,11 +393,7 @@ impl Lines {
                 }
             }
         });
-        Self {
-            to,
-            failed,
-            is_lost,
-        }
+        Self { to, failed, is_lost }
     }
 
     fn tell(&self, line: String) {
@@ -494,11 +469,7 @@ const HALF_LIFE: f64 = 4.0;
 
 impl Table {
     fn new(policy: Policy) -> Self {
-        Self {
-            policy,
-            flows: HashMap::new(),
-            looked: None,
-        }
+        Self { policy, flows: HashMap::new(), looked: None }
     }
 
     /// Updates flows from `counts`, the payload of each. A missing flow was dropped by the kernel.
@@ -521,12 +492,7 @@ impl Table {
                     flow.bytes = flow.bytes * less + more as f64;
                     flow
                 }
-                None => Flow {
-                    counted,
-                    bytes: counted as f64,
-                    moved: now,
-                    is_elephant: false,
-                },
+                None => Flow { counted, bytes: counted as f64, moved: now, is_elephant: false },
             };
             if now - flow.moved >= self.policy.idle {
                 changes.push((key, forgotten(&flow)));

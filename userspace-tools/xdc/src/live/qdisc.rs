@@ -132,9 +132,7 @@ fn parse(args: &[String]) -> Result<(Place, Options)> {
         return Err(syntax("the qdisc is missing: 'phantom'"));
     };
     if kind != phantom::KIND {
-        return Err(syntax(&format!(
-            "the qdisc must be 'phantom', not '{kind}'"
-        )));
+        return Err(syntax(&format!("the qdisc must be 'phantom', not '{kind}'")));
     }
     let options = Options::from_words(words).map_err(|mistake| syntax(&mistake.to_string()))?;
     Ok((place, options))
@@ -182,10 +180,7 @@ pub fn parse_handle(text: &str) -> Result<Handle> {
         "" => Ok(0),
         text => u16::from_str_radix(text, 16).map_err(|_| bad()),
     };
-    Ok(Handle {
-        major: number(major)?,
-        minor: number(minor)?,
-    })
+    Ok(Handle { major: number(major)?, minor: number(minor)? })
 }
 
 fn syntax(why: &str) -> Error {
@@ -197,9 +192,7 @@ fn unexpected(word: &str) -> Error {
 }
 
 fn send(request: Request) -> Result<()> {
-    Connection::open()
-        .and_then(|mut connection| connection.request(request))
-        .map_err(refused)
+    Connection::open().and_then(|mut connection| connection.request(request)).map_err(refused)
 }
 
 pub(super) fn refused(err: xdc_netlink::Error) -> Error {
@@ -239,10 +232,7 @@ fn line(device: &str, state: &QdiscState, options: &Options) -> String {
         Handle::ROOT => "root".to_owned(),
         parent => format!("parent {:x}:{:x}", parent.major, parent.minor),
     };
-    let mut line = format!(
-        "qdisc phantom {:x}: dev {device} {parent}",
-        state.handle.major
-    );
+    let mut line = format!("qdisc phantom {:x}: dev {device} {parent}", state.handle.major);
     for (name, value) in options.to_words() {
         // Writing to a String cannot fail.
         let _ = write!(line, " {name} {value}");
@@ -270,10 +260,8 @@ fn statistics_text(state: &QdiscState) -> String {
 }
 
 fn as_json(device: &str, state: &QdiscState, options: &Options) -> Value {
-    let options: Map<_, _> = options
-        .to_json()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect();
+    let options: Map<_, _> =
+        options.to_json().map(|(key, value)| (key.to_owned(), value)).collect();
     let xstats: Map<_, _> = Xstats::of(state)
         .into_iter()
         .flat_map(|xstats| xstats.values().collect::<Vec<_>>())
@@ -333,10 +321,7 @@ mod tests {
         options.pool = Some(String::new());
         options.pool_alpha_ppm = Some(1_500_000);
         options.ecn_drop = Some(false);
-        let state = QdiscState {
-            parent: Handle::ROOT,
-            ..Default::default()
-        };
+        let state = QdiscState { parent: Handle::ROOT, ..Default::default() };
         let shown = line("eth1", &state, &options);
         let typed = shown.strip_prefix("qdisc phantom 0: ").unwrap();
         let typed = typed.replace("root ", "root phantom ");

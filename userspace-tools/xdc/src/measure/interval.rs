@@ -120,12 +120,7 @@ pub fn of_ratio(pairs: &[(f64, f64)]) -> Option<Interval> {
     }
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let logs = bca(&logs);
-    Some(Interval {
-        low: logs.low.exp(),
-        mean: logs.mean.exp(),
-        high: logs.high.exp(),
-        n,
-    })
+    Some(Interval { low: logs.low.exp(), mean: logs.mean.exp(), high: logs.high.exp(), n })
 }
 
 /// BCa interval of at least two sorted values.
@@ -136,12 +131,7 @@ fn bca(values: &[f64]) -> Interval {
     let mean = sum / count;
     if values[0] == values[n - 1] {
         let (low, high) = (values[0], values[0]);
-        return Interval {
-            low,
-            mean: low,
-            high,
-            n,
-        };
+        return Interval { low, mean: low, high, n };
     }
     let mut rng = Rng::new(SEED);
     let mut means: Vec<f64> = (0..RESAMPLES)
@@ -176,12 +166,7 @@ fn bca(values: &[f64]) -> Interval {
         };
         means[((at * RESAMPLES as f64) as usize).min(RESAMPLES - 1)]
     };
-    Interval {
-        low: end(-wide).min(mean),
-        mean,
-        high: end(wide).max(mean),
-        n,
-    }
+    Interval { low: end(-wide).min(mean), mean, high: end(wide).max(mean), n }
 }
 
 /// Cumulative normal distribution.
@@ -211,11 +196,7 @@ mod tests {
     use super::*;
 
     fn within(min: Option<f64>, max: Option<f64>) -> Bound<'static> {
-        Bound {
-            min,
-            max,
-            less_than_cc: None,
-        }
+        Bound { min, max, less_than_cc: None }
     }
 
     #[test]

@@ -126,13 +126,7 @@ impl<T> PartialEq for Entry<T> {
 impl<T> Eq for Entry<T> {}
 
 /// Metrics with one value per flow.
-const FLOW_TIMES: [&str; 5] = [
-    "fct_us",
-    "fct_ms",
-    "slowdown",
-    "fct_acked_us",
-    "slowdown_acked",
-];
+const FLOW_TIMES: [&str; 5] = ["fct_us", "fct_ms", "slowdown", "fct_acked_us", "slowdown_acked"];
 
 const PHASES: &str = "jain_phases";
 const PHASE: &str = "mean of Jain's index in the N-th phase, if the scenario has `phases`";
@@ -162,17 +156,11 @@ pub const SEE_TABLE: &str =
 impl FromStr for Metric {
     type Err = Unknown;
     fn from_str(name: &str) -> Result<Self, Unknown> {
-        let found = place(name).map(|place| Self {
-            name: name.to_owned(),
-            place,
-        });
+        let found = place(name).map(|place| Self { name: name.to_owned(), place });
         found.ok_or_else(|| {
             let known = names_like(name);
             let known: Vec<_> = known.iter().map(String::as_str).collect();
-            Unknown {
-                name: name.to_owned(),
-                near: nearest(name, &known).map(str::to_owned),
-            }
+            Unknown { name: name.to_owned(), near: nearest(name, &known).map(str::to_owned) }
         })
     }
 }
@@ -199,20 +187,14 @@ fn place(name: &str) -> Option<Place> {
         return Some(Place::Run(entry));
     }
     if let Some(entry) = find(COMPLETION, name) {
-        let all = Flows {
-            group: None,
-            size: None,
-        };
+        let all = Flows { group: None, size: None };
         return Some(Place::Completion(all, entry));
     }
     let (family, rest) = name.split_once('.')?;
     match family {
         "sizes" => {
             let (size, entry) = ends_with(COMPLETION, rest)?;
-            let flows = Flows {
-                group: None,
-                size: Some(size.parse().ok()?),
-            };
+            let flows = Flows { group: None, size: Some(size.parse().ok()?) };
             Some(Place::Completion(flows, entry))
         }
         "groups" => {
@@ -223,10 +205,7 @@ fn place(name: &str) -> Option<Place> {
             let sized = of.rsplit_once(".sizes.");
             let sized = sized.and_then(|(group, size)| Some((group, size.parse().ok()?)));
             let (group, size) = sized.map_or((of, None), |(group, size)| (group, Some(size)));
-            let flows = Flows {
-                group: Some(group.to_owned()),
-                size,
-            };
+            let flows = Flows { group: Some(group.to_owned()), size };
             Some(Place::Completion(flows, entry))
         }
         "queues" => {
@@ -462,11 +441,8 @@ pub fn names_of_runs() -> impl Iterator<Item = &'static str> {
 fn table() -> String {
     let mut table = String::from("| metric | unit | scaled as | meaning |\n|---|---|---|---|\n");
     let mut add = |before: &str, name: &str, unit: Unit, meaning: &str| {
-        table += &format!(
-            "| `{before}{name}` | {} | {} | {meaning} |\n",
-            unit.name(),
-            unit.scaling()
-        );
+        table +=
+            &format!("| `{before}{name}` | {} | {} | {meaning} |\n", unit.name(), unit.scaling());
     };
     for entry in RUN {
         add("", entry.name, entry.unit, entry.meaning);
@@ -525,10 +501,7 @@ mod tests {
             ("fct_ms.p90", "fct_ms.p50"),
             ("sizes.smal.fct_us.p99", "sizes.small.fct_us.p99"),
             ("group.intra.goodput_mbps", "groups.intra.goodput_mbps"),
-            (
-                "groups.intra.sizes.small.fct_us.pp9",
-                "groups.intra.sizes.small.fct_us.p99",
-            ),
+            ("groups.intra.sizes.small.fct_us.pp9", "groups.intra.sizes.small.fct_us.p99"),
             ("queues.port.mark", "queues.port.marks"),
             ("jain_phases.0", "jain_phases.1"),
         ] {

@@ -89,10 +89,7 @@ fn segment(
     let peer = peer.copied().unwrap_or_default();
     let peer_seq = peer.seq.unwrap_or(0);
     Ok(Segment {
-        t_ns: packet
-            .t_ns
-            .checked_sub(start_ns)
-            .ok_or("it is older than the first packet")?,
+        t_ns: packet.t_ns.checked_sub(start_ns).ok_or("it is older than the first packet")?,
         flow,
         outgoing: packet.outgoing,
         seq: tcp.sequence_number().wrapping_sub(own_seq),
@@ -107,12 +104,8 @@ fn segment(
         ttl: ip.ttl(),
         window: tcp.window_size(),
         // Without an ACK the echoed timestamp is invalid.
-        options: options(
-            tcp.options(),
-            own,
-            if tcp.ack() { peer } else { Origin::default() },
-        )
-        .ok_or("its options are malformed")?,
+        options: options(tcp.options(), own, if tcp.ack() { peer } else { Origin::default() })
+            .ok_or("its options are malformed")?,
     })
 }
 
@@ -207,9 +200,7 @@ fn options(bytes: &[u8], own: Origin, peer: Origin) -> Option<String> {
 
 fn words(data: &[u8]) -> Vec<u32> {
     let words = data.chunks_exact(4);
-    words
-        .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
-        .collect()
+    words.map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]])).collect()
 }
 
 impl Segment {
@@ -286,18 +277,12 @@ pub fn difference(a: &[Segment], b: &[Segment], names: (&str, &str)) -> Option<S
                 differing.join(", ")
             )
         }
-        (Some(x), None) => format!(
-            "{}: under {} {x}; under {} no packet",
-            place(x),
-            names.0,
-            names.1
-        ),
-        (None, Some(y)) => format!(
-            "{}: under {} no packet; under {} {y}",
-            place(y),
-            names.0,
-            names.1
-        ),
+        (Some(x), None) => {
+            format!("{}: under {} {x}; under {} no packet", place(x), names.0, names.1)
+        }
+        (None, Some(y)) => {
+            format!("{}: under {} no packet; under {} {y}", place(y), names.0, names.1)
+        }
         (None, None) => return None,
     })
 }
@@ -434,23 +419,12 @@ mod tests {
         }
     }
 
-    const ONE: Wire = Wire {
-        t_ns: 1_000,
-        isn: [7, u32::MAX],
-        timestamp: 5,
-    };
-    const OTHER: Wire = Wire {
-        t_ns: 9_999,
-        isn: [u32::MAX - 50, 123],
-        timestamp: u32::MAX,
-    };
+    const ONE: Wire = Wire { t_ns: 1_000, isn: [7, u32::MAX], timestamp: 5 };
+    const OTHER: Wire = Wire { t_ns: 9_999, isn: [u32::MAX - 50, 123], timestamp: u32::MAX };
 
     #[test]
     fn arbitrary_initial_numbers_make_no_difference() {
-        let (a, b) = (
-            normalise(&ONE.flow(true, 5)),
-            normalise(&OTHER.flow(true, 5)),
-        );
+        let (a, b) = (normalise(&ONE.flow(true, 5)), normalise(&OTHER.flow(true, 5)));
         let (a, b) = (a.unwrap(), b.unwrap());
         assert_eq!(difference(&a, &b, ("a", "b")), None);
         assert_eq!(a[2].options, "ts 1 0 sack 9-19");
@@ -470,15 +444,9 @@ mod tests {
         };
         let marks = other(false, 5, 4);
         assert!(marks.starts_with("packet 3, 0.000000 ms: under dctcp flow 3's sender"));
-        assert!(
-            marks.ends_with("at the same time (different: ecn)"),
-            "{marks}"
-        );
+        assert!(marks.ends_with("at the same time (different: ecn)"), "{marks}");
         let late = other(true, 2105, 4);
-        assert!(
-            late.ends_with("under dctcp_rs the same packet 2.100 us later"),
-            "{late}"
-        );
+        assert!(late.ends_with("under dctcp_rs the same packet 2.100 us later"), "{late}");
         let short = other(true, 5, 3);
         assert!(short.ends_with("under dctcp_rs no packet"), "{short}");
     }
@@ -496,10 +464,7 @@ mod tests {
     #[test]
     fn malformed_tcp_options_are_refused() {
         let origin = Origin::default();
-        assert_eq!(
-            options(&[1, 1, 3, 3, 7], origin, origin).unwrap(),
-            "wscale 7"
-        );
+        assert_eq!(options(&[1, 1, 3, 3, 7], origin, origin).unwrap(), "wscale 7");
         assert_eq!(options(&[3, 9, 7], origin, origin), None);
         assert_eq!(options(&[3, 1, 7], origin, origin), None);
         assert_eq!(options(&[3], origin, origin), None);

@@ -157,13 +157,7 @@ const PACKETS: [&str; 5] = ["data-out", "ack-in", "data-in", "ack-out", "work"];
 const TUNNELS: [&str; 4] = ["none", "vxlan", "unorc", "unorc-8+2"];
 /// Implementations of parities: `unorc`'s without vector registers, with them, and with the kernel lending
 /// them for each packet; and other libraries'.
-const CODES: [&str; 5] = [
-    "words",
-    "vectors",
-    "vectors-lent",
-    "isa-l",
-    "reed-solomon-simd",
-];
+const CODES: [&str; 5] = ["words", "vectors", "vectors-lent", "isa-l", "reed-solomon-simd"];
 /// Limit of a disabled module's hook: a call, a look-up of the namespace's parameters, and a test.
 const OFF_AT_MOST: f64 = 40.0;
 
@@ -221,9 +215,7 @@ impl Costs {
     }
 
     fn qdisc(&self, qdisc: &str, marks: &str) -> Option<&Qdisc> {
-        self.qdiscs
-            .iter()
-            .find(|row| row.qdisc == qdisc && row.marks == marks && row.packets > 0)
+        self.qdiscs.iter().find(|row| row.qdisc == qdisc && row.marks == marks && row.packets > 0)
     }
 
     fn per_packet(&self, qdisc: &str, marks: &str) -> Option<f64> {
@@ -314,10 +306,7 @@ impl Costs {
             than: "a packet with one queue".to_owned(),
             wanted: 1.0,
             at_most: 1.03,
-            measured: ratio(
-                self.by_queues("phantom", most),
-                self.by_queues("phantom", 1),
-            ),
+            measured: ratio(self.by_queues("phantom", most), self.by_queues("phantom", 1)),
         };
         let tunnel = Target {
             what: "the addition of unorc without code to a packet".to_owned(),
@@ -336,13 +325,7 @@ impl Costs {
         let codes = [
             code("words", "an instruction", 2.2, 2.4, Some(1.0)),
             code("vectors", "an instruction", 0.4, 0.41, Some(1.0)),
-            code(
-                "vectors-lent",
-                "ISA-L's",
-                2.0,
-                1.0,
-                self.per_coded_byte("isa-l"),
-            ),
+            code("vectors-lent", "ISA-L's", 2.0, 1.0, self.per_coded_byte("isa-l")),
             code(
                 "vectors-lent",
                 "reed-solomon-simd's",
@@ -400,11 +383,7 @@ impl Costs {
             (Some(a), Some(b)) if a > 0.0 => (b - a).abs() / a,
             _ => f64::INFINITY,
         };
-        figures(self)
-            .into_iter()
-            .zip(figures(other))
-            .map(difference)
-            .fold(0.0, f64::max)
+        figures(self).into_iter().zip(figures(other)).map(difference).fold(0.0, f64::max)
     }
 
     /// Tables for docs/performance.md.

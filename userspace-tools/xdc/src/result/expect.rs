@@ -47,9 +47,7 @@ impl Checked<'_> {
     }
 
     pub fn bound_text(&self) -> String {
-        let other = self
-            .other
-            .map(|value| format!(" ({})", format_value(value)));
+        let other = self.other.map(|value| format!(" ({})", format_value(value)));
         format!("{}{}", self.expect.bound(), other.unwrap_or_default())
     }
 
@@ -110,12 +108,7 @@ pub fn check<'a>(expects: &'a [Expect], engine: &str, runs: &[Run]) -> Vec<Check
                 (true, true) => Verdict::Pass,
                 (true, false) => Verdict::Fail,
             };
-            Checked {
-                expect,
-                verdict,
-                measured,
-                other,
-            }
+            Checked { expect, verdict, measured, other }
         })
         .collect()
 }
@@ -128,10 +121,7 @@ pub fn command(result: &Path, results: &Path, json: bool) -> Result<bool> {
     if json {
         let rows: Vec<_> = checked.iter().map(Checked::json).collect();
         let interrupted = &summary.interrupted;
-        println!(
-            "{:#}",
-            json!({"result": stored.dir, "interrupted": interrupted, "rows": rows})
-        );
+        println!("{:#}", json!({"result": stored.dir, "interrupted": interrupted, "rows": rows}));
     } else {
         println!("{}", stored.dir.display());
         if checked.is_empty() {
@@ -197,10 +187,7 @@ mod tests {
         let checked = check(&rows, "uml", &runs);
         let verdicts: Vec<_> = checked.iter().map(|c| c.verdict).collect();
         use Verdict::{Fail, Pass, Skipped};
-        assert_eq!(
-            verdicts,
-            [Pass, Fail, Fail, Skipped, Pass, Skipped, Skipped]
-        );
+        assert_eq!(verdicts, [Pass, Fail, Fail, Skipped, Pass, Skipped, Skipped]);
         assert_eq!(checked[4].bound_text(), "< cubic (900)");
     }
 

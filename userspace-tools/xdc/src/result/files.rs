@@ -44,19 +44,10 @@ impl Pending {
         });
         let dir = dir.map_err(|err| {
             remove_empty(&made);
-            Error::io(
-                format!("cannot make {} for results", scenario_dir.display()),
-                &err,
-            )
-            .hint("--results DIR, where you may write")
+            Error::io(format!("cannot make {} for results", scenario_dir.display()), &err)
+                .hint("--results DIR, where you may write")
         })?;
-        let pending = Self {
-            dir,
-            scenario_dir,
-            made,
-            _at_end: at_end,
-            kept: false,
-        };
+        let pending = Self { dir, scenario_dir, made, _at_end: at_end, kept: false };
         home::require_space(pending.dir.path())?;
         Ok(pending)
     }
@@ -93,10 +84,7 @@ impl Pending {
 
     /// Whether any guest has written to its console.
     pub fn has_console(&self) -> bool {
-        let files = fs::read_dir(self.dir.path())
-            .into_iter()
-            .flatten()
-            .flatten();
+        let files = fs::read_dir(self.dir.path()).into_iter().flatten().flatten();
         let mut consoles = files.filter(|file| {
             let name = file.file_name();
             name.to_string_lossy().starts_with("console-")
@@ -124,10 +112,7 @@ impl Pending {
                 return Ok(path);
             }
         }
-        Err(Error::failure(format!(
-            "{} is full",
-            self.scenario_dir.display()
-        )))
+        Err(Error::failure(format!("{} is full", self.scenario_dir.display())))
     }
 }
 
@@ -166,33 +151,17 @@ impl Row for FlowRow<'_> {
         ("group", "", "group of the flow"),
         ("src", "", "sending host"),
         ("dst", "", "receiving host"),
-        (
-            "start_us",
-            "us",
-            "planned start, after the traffic's start; the FCT counts from it",
-        ),
-        (
-            "end_us",
-            "us",
-            "last byte at the receiver; empty if the run ended before",
-        ),
+        ("start_us", "us", "planned start, after the traffic's start; the FCT counts from it"),
+        ("end_us", "us", "last byte at the receiver; empty if the run ended before"),
         ("bytes", "bytes", "payload received"),
-        (
-            "fct_us",
-            "us",
-            "`end_us` minus `start_us`; empty like `end_us`",
-        ),
+        ("fct_us", "us", "`end_us` minus `start_us`; empty like `end_us`"),
         ("retransmits", "packets", "retransmitted packets"),
         (
             "ideal_us",
             "us",
             "FCT on an idle path if the sender never waits, with the TCP options of its packets; 0 for a flow without a size",
         ),
-        (
-            "base_rtt_us",
-            "us",
-            "RTT of a full packet and its ACK on the idle path",
-        ),
+        ("base_rtt_us", "us", "RTT of a full packet and its ACK on the idle path"),
         (
             "fct_acked_us",
             "us",
@@ -239,40 +208,20 @@ impl Default for Id<'_> {
 impl Row for SeriesRow<'_> {
     const COLUMNS: &'static [Column] = &[
         ("cc", "", "congestion control, as the scenario calls it"),
-        (
-            "t_us",
-            "us",
-            "time of the sample, after the traffic's start",
-        ),
+        ("t_us", "us", "time of the sample, after the traffic's start"),
         (
             "kind",
             "",
             "`flow`; `queue`: a watched port; `flows`: all flows, if they are too many to record each",
         ),
-        (
-            "id",
-            "",
-            "number of the flow; name of the port; number of open flows",
-        ),
-        (
-            "received_bytes",
-            "bytes",
-            "payload that flows received in order so far",
-        ),
+        ("id", "", "number of the flow; name of the port; number of open flows"),
+        ("received_bytes", "bytes", "payload that flows received in order so far"),
         ("cwnd_bytes", "bytes", "congestion window of a flow"),
         ("srtt_us", "us", "smoothed RTT of a flow"),
-        (
-            "pacing_bps",
-            "bit/s",
-            "pacing rate of a flow; 0 if it is not paced",
-        ),
+        ("pacing_bps", "bit/s", "pacing rate of a flow; 0 if it is not paced"),
         ("retransmits", "packets", "retransmissions of a flow so far"),
         ("backlog_bytes", "bytes", "queue of a port"),
-        (
-            "phantom_bytes",
-            "bytes",
-            "phantom queue of a port, if it has one",
-        ),
+        ("phantom_bytes", "bytes", "phantom queue of a port, if it has one"),
         ("drops", "packets", "drops of a port so far"),
         ("marks", "packets", "CE marks of a port so far"),
     ];
@@ -286,13 +235,8 @@ pub fn series_csv(out: &mut dyn Write, records: &[Record]) -> Result<()> {
 fn series_of(record: &Record) -> impl Iterator<Item = SeriesRow<'_>> {
     let cc = record.cc.as_str();
     record.samples.iter().flat_map(move |sample| {
-        let row = move |kind, id| SeriesRow {
-            cc,
-            t_us: sample.t_us,
-            kind,
-            id,
-            ..SeriesRow::default()
-        };
+        let row =
+            move |kind, id| SeriesRow { cc, t_us: sample.t_us, kind, id, ..SeriesRow::default() };
         let flows = sample.flows.iter().enumerate();
         let flows = flows.map(move |(id, flow)| SeriesRow {
             received_bytes: Some(flow.received_bytes),
@@ -320,9 +264,7 @@ fn series_of(record: &Record) -> impl Iterator<Item = SeriesRow<'_>> {
 
 fn write_rows<R: Row>(out: &mut dyn Write, rows: impl Iterator<Item = R>) -> Result<()> {
     // Write the header even if no row follows.
-    let mut csv = csv::WriterBuilder::new()
-        .has_headers(false)
-        .from_writer(out);
+    let mut csv = csv::WriterBuilder::new().has_headers(false).from_writer(out);
     let names = R::COLUMNS.iter().map(|column| column.0);
     csv.write_record(names).map_err(not_written)?;
     for row in rows {
@@ -340,8 +282,7 @@ where
     for row in rows {
         csv.write_record(row).map_err(not_written)?;
     }
-    csv.into_inner()
-        .map_err(|err| not_written(err.into_error().into()))
+    csv.into_inner().map_err(|err| not_written(err.into_error().into()))
 }
 
 fn not_written(err: csv::Error) -> Error {
@@ -354,13 +295,9 @@ fn not_written(err: csv::Error) -> Error {
 /// Generates the column tables of docs/scenarios.md.
 #[cfg(test)]
 pub fn column_table(columns: &[Column]) -> String {
-    let rows = columns
-        .iter()
-        .map(|(name, unit, meaning)| format!("| `{name}` | {unit} | {meaning} |\n"));
-    format!(
-        "| column | unit | |\n|---|---|---|\n{}",
-        rows.collect::<String>()
-    )
+    let rows =
+        columns.iter().map(|(name, unit, meaning)| format!("| `{name}` | {unit} | {meaning} |\n"));
+    format!("| column | unit | |\n|---|---|---|\n{}", rows.collect::<String>())
 }
 
 #[cfg(test)]

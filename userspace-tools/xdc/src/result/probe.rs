@@ -27,9 +27,7 @@ const SPEED_UP: u64 = 4;
 pub const PROBE_CC: &str = "cubic";
 
 pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32> {
-    runner
-        .progress
-        .note("measuring the capacity of this emulation (about 10 s)");
+    runner.progress.note("measuring the capacity of this emulation (about 10 s)");
     let mut plan = plan::plan(scenario, PROBE_CC, seed, 1)?;
     let Job::Run(run) = &mut plan.job else {
         return Err(Error::failure("internal error: the plan is not a run"));
@@ -46,10 +44,8 @@ pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32>
     let measured_bps =
         (figures::run(&record, &Windows::every_us(PROBE_US / 10)).goodput_mbps * 1e6).max(1.0);
     let cpu_us = |flow: &Flow| {
-        let check = record
-            .link_checks
-            .iter()
-            .find(|check| check.src == flow.src && check.dst == flow.dst);
+        let check =
+            record.link_checks.iter().find(|check| check.src == flow.src && check.dst == flow.dst);
         check.map_or(0.0, |check| check.measured_us - check.configured_us)
     };
     let by_rtt = record
@@ -63,12 +59,7 @@ pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32>
     runner.progress.note(&format!(
         "this emulation carries {:.0} Mbit/s and adds {:.0} us to the shortest path",
         measured_bps / 1e6,
-        record
-            .plan
-            .flows
-            .iter()
-            .map(cpu_us)
-            .fold(f64::MAX, f64::min)
+        record.plan.flows.iter().map(cpu_us).fold(f64::MAX, f64::min)
     ));
     Ok(by_rate.max(by_rtt).ceil() as u32)
 }
@@ -98,8 +89,7 @@ fn make_fast(run: &mut RunPlan) -> Result<Vec<f64>> {
     }
     run.gates.clear();
     let mut pairs = BTreeSet::new();
-    run.flows
-        .retain(|flow| pairs.insert((flow.src.clone(), flow.dst.clone())));
+    run.flows.retain(|flow| pairs.insert((flow.src.clone(), flow.dst.clone())));
     let base_rtts_us = run.flows.iter().map(|flow| flow.base_rtt_us).collect();
     let paths = Paths::new(&run.topology)?;
     for flow in &mut run.flows {
@@ -130,21 +120,12 @@ mod tests {
             panic!("no run");
         };
         let mut message = run.flows[0].clone();
-        (
-            message.persistent,
-            message.start_ns,
-            message.start_jitter_us,
-        ) = (true, 7_000, 9);
+        (message.persistent, message.start_ns, message.start_jitter_us) = (true, 7_000, 9);
         let pairs = run.flows.len();
         run.flows.extend(std::iter::repeat_n(message, 1000));
         let rtts_us = make_fast(&mut run).unwrap();
         assert_eq!((run.flows.len(), rtts_us.len()), (pairs, pairs));
-        assert!(
-            rtts_us
-                .iter()
-                .zip(&run.flows)
-                .all(|(&was, flow)| was > flow.base_rtt_us)
-        );
+        assert!(rtts_us.iter().zip(&run.flows).all(|(&was, flow)| was > flow.base_rtt_us));
         let is_plain = |flow: &Flow| !flow.persistent && flow.bytes == 0 && flow.start_ns == 0;
         assert!(run.flows.iter().all(is_plain));
     }

@@ -49,8 +49,7 @@ impl Provenance {
         self.agent_sha256 = Some(sha256_of_file(agent)?);
         for module in modules {
             let name = module.file_stem().unwrap_or_default().to_string_lossy();
-            self.modules_sha256
-                .insert(name.into_owned(), sha256_of_file(module)?);
+            self.modules_sha256.insert(name.into_owned(), sha256_of_file(module)?);
         }
         Ok(self)
     }
@@ -100,9 +99,7 @@ fn sha256_known(path: &Path, cache: Option<&Path>) -> Result<String> {
     }
     let hash = sha256(&fs::read(&path).map_err(failed)?);
     let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(meta.ctime().max(0) as u64);
-    let settled = SystemTime::now()
-        .duration_since(changed)
-        .is_ok_and(|age| age > SETTLED);
+    let settled = SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED);
     if let Some(entry) = entry
         && settled
     {
@@ -143,10 +140,7 @@ mod tests {
         let old = fs::canonicalize("/proc/self/exe").unwrap();
         let age = || {
             let changed = fs::metadata(&old).unwrap().ctime();
-            SystemTime::now()
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .unwrap()
-                .as_secs() as i64
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64
                 - changed
         };
         while age() <= SETTLED.as_secs() as i64 {
@@ -156,23 +150,12 @@ mod tests {
         assert_eq!(first, sha256(&fs::read(&old).unwrap()));
         assert_eq!(entries(), 1);
         // A cached hash is used if its key matches the file.
-        let entry = fs::read_dir(&cache)
-            .unwrap()
-            .next()
-            .unwrap()
-            .unwrap()
-            .path();
-        let forged = fs::read_to_string(&entry)
-            .unwrap()
-            .replace(&first, &"0".repeat(64));
+        let entry = fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
+        let forged = fs::read_to_string(&entry).unwrap().replace(&first, &"0".repeat(64));
         fs::write(&entry, &forged).unwrap();
         assert_eq!(sha256_known(&old, Some(&cache)).unwrap(), "0".repeat(64));
         // A foreign key or an invalid hash is ignored.
-        for text in [
-            format!("1 {forged}"),
-            forged.replace("000", "xyz"),
-            String::new(),
-        ] {
+        for text in [format!("1 {forged}"), forged.replace("000", "xyz"), String::new()] {
             fs::write(&entry, text).unwrap();
             assert_eq!(sha256_known(&old, Some(&cache)).unwrap(), first);
         }

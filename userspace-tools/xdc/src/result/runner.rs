@@ -157,11 +157,8 @@ impl Runner<'_> {
         run.taps.extend(uplinks(&run.topology, self.pcap)?);
         let mut record = Record::new(&run.cc, run.clone());
         let mut task = self.progress.task(name);
-        let guest = Guest {
-            home: self.home,
-            engine: self.engine,
-            machine: machine(self.engine, run),
-        };
+        let guest =
+            Guest { home: self.home, engine: self.engine, machine: machine(self.engine, run) };
         let watch = Watch {
             stall: self.timeout,
             total: None,
@@ -216,7 +213,7 @@ pub fn uplinks(topology: &Topology, patterns: &[String]) -> Result<Vec<Tap>> {
     }
     if names.len() > MAX_TAPS {
         return Err(
-            Error::usage(format!("a capture at more than {MAX_TAPS} nodes")).hint("--pcap=NODE"),
+            Error::usage(format!("a capture at more than {MAX_TAPS} nodes")).hint("--pcap=NODE")
         );
     }
     let mut taps: Vec<Tap> = Vec::new();
@@ -232,11 +229,7 @@ pub fn uplinks(topology: &Topology, patterns: &[String]) -> Result<Vec<Tap>> {
                 .hint("names as in [topology]: --pcap=a1,b[1-4]")
         })?;
         if !taps.iter().any(|tap| tap.node == name) {
-            taps.push(Tap {
-                node: name,
-                port: peer.clone(),
-                all: true,
-            });
+            taps.push(Tap { node: name, port: peer.clone(), all: true });
         }
     }
     Ok(taps)
@@ -273,11 +266,7 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
         // The host engine reserves no memory.
         Engine::Host => 0,
     };
-    Machine {
-        cpus: run.cpus.max(1),
-        memory_mb,
-        spins: false,
-    }
+    Machine { cpus: run.cpus.max(1), memory_mb, spins: false }
 }
 
 #[cfg(test)]
@@ -294,9 +283,7 @@ mod tests {
         let of = |patterns: &[&str]| {
             let patterns: Vec<_> = patterns.iter().map(|&it| it.to_owned()).collect();
             let taps = uplinks(&run.topology, &patterns)?;
-            let named = taps
-                .into_iter()
-                .map(|tap| format!("{}-{}", tap.node, tap.port));
+            let named = taps.into_iter().map(|tap| format!("{}-{}", tap.node, tap.port));
             Ok::<_, Error>(named.collect::<Vec<_>>().join(" "))
         };
         assert_eq!(of(&[ALL_HOSTS]).unwrap(), "a1-s a2-s r-s");

@@ -35,16 +35,9 @@ impl Stored {
         let summary = parse(&read(&dir, "summary.json")?)
             .map_err(|err| err.about(dir.join("summary.json").display()))?;
         let name = dir.join("scenario.toml").display().to_string();
-        let (scenario, toml) = scenario::parse_stored(
-            &name,
-            &read_up_to(MAX_RESOLVED_BYTES, &dir, "scenario.toml")?,
-        )?;
-        Ok(Self {
-            dir,
-            summary,
-            scenario,
-            toml,
-        })
+        let (scenario, toml) =
+            scenario::parse_stored(&name, &read_up_to(MAX_RESOLVED_BYTES, &dir, "scenario.toml")?)?;
+        Ok(Self { dir, summary, scenario, toml })
     }
 }
 
@@ -57,9 +50,7 @@ fn read_up_to(most_bytes: u64, dir: &Path, name: &str) -> Result<String> {
     let failed = |err| Error::io(dir.join(name).display(), &err);
     let mut text = String::new();
     let file = beside::of_result(dir, name)?;
-    file.take(most_bytes + 1)
-        .read_to_string(&mut text)
-        .map_err(failed)?;
+    file.take(most_bytes + 1).read_to_string(&mut text).map_err(failed)?;
     match text.len() as u64 > most_bytes {
         true => Err(Error::failure(format!(
             "{} is larger than {} MB",
@@ -81,10 +72,8 @@ pub fn parse(text: &str) -> Result<Summary> {
     let version: Version = serde_json::from_str(text).map_err(read)?;
     if version.schema != Some(SCHEMA) {
         let schema = version.schema.map_or("none".to_owned(), |n| n.to_string());
-        return Err(Error::failure(format!(
-            "its schema is {schema}, but this xdc reads {SCHEMA}"
-        ))
-        .hint("repeat it: xdc run with its scenario.toml"));
+        return Err(Error::failure(format!("its schema is {schema}, but this xdc reads {SCHEMA}"))
+            .hint("repeat it: xdc run with its scenario.toml"));
     }
     serde_json::from_str(text).map_err(read)
 }
@@ -99,11 +88,7 @@ fn find(named: &Path, results: &Path) -> Result<PathBuf> {
             .max()
             .map(|n| dir.join(n.to_string()))
     };
-    let parent = if named.is_file() {
-        named.parent()
-    } else {
-        None
-    };
+    let parent = if named.is_file() { named.parent() } else { None };
     let places = [
         parent.map(Path::to_path_buf),
         Some(named.to_path_buf()),
@@ -111,14 +96,10 @@ fn find(named: &Path, results: &Path) -> Result<PathBuf> {
         Some(results.join(named)),
         newest(&results.join(named)),
     ];
-    places
-        .into_iter()
-        .flatten()
-        .find(|dir| is_result(dir))
-        .ok_or_else(|| {
-            Error::usage(format!("{} is not a result of xdc run", named.display()))
-                .hint("a directory like results/two-dc-1g/1, or a scenario that was run")
-        })
+    places.into_iter().flatten().find(|dir| is_result(dir)).ok_or_else(|| {
+        Error::usage(format!("{} is not a result of xdc run", named.display()))
+            .hint("a directory like results/two-dc-1g/1, or a scenario that was run")
+    })
 }
 
 #[cfg(test)]
@@ -152,10 +133,7 @@ mod tests {
     fn a_result_of_another_schema_is_refused() {
         for text in ["{}", r#"{"schema": 1, "scale": 10, "runs": []}"#] {
             let said = parse(text).unwrap_err().lines().join(" ");
-            assert!(
-                said.contains("schema") && said.contains("xdc run"),
-                "{said}"
-            );
+            assert!(said.contains("schema") && said.contains("xdc run"), "{said}");
         }
     }
 

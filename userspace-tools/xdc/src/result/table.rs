@@ -73,11 +73,7 @@ pub fn row(run: &Run) -> Vec<String> {
         run.retransmits.to_string(),
         run.timeouts.to_string(),
         number(Some(run.wall_s), 1),
-        if run.suspect.is_empty() {
-            String::new()
-        } else {
-            "suspect".to_owned()
-        },
+        if run.suspect.is_empty() { String::new() } else { "suspect".to_owned() },
     ]
 }
 
@@ -132,10 +128,7 @@ pub fn place(of: &Dropped) -> String {
 /// important packets and added packets.
 pub fn notes(summary: &Summary) -> Vec<String> {
     let noted = |run: &Run| {
-        let lines = run
-            .notes
-            .iter()
-            .map(|note| format!("{}: {}", run.cc, note.text));
+        let lines = run.notes.iter().map(|note| format!("{}: {}", run.cc, note.text));
         lines.collect::<Vec<_>>()
     };
     let of_run = |run: &Run| {
@@ -154,14 +147,7 @@ pub fn notes(summary: &Summary) -> Vec<String> {
         ))
     };
     let of_runs = summary.runs.iter();
-    of_runs
-        .flat_map(|run| {
-            noted(run)
-                .into_iter()
-                .chain(dropped(run))
-                .chain(of_run(run))
-        })
-        .collect()
+    of_runs.flat_map(|run| noted(run).into_iter().chain(dropped(run)).chain(of_run(run))).collect()
 }
 
 /// Runs with more flows get a table by group.
@@ -169,11 +155,7 @@ const FEW_FLOWS: usize = 16;
 
 /// Table with a row per group and size class; empty for few flows.
 pub fn completion_table(summary: &Summary) -> String {
-    match summary
-        .runs
-        .iter()
-        .any(|run| run.completion.flows > FEW_FLOWS)
-    {
+    match summary.runs.iter().any(|run| run.completion.flows > FEW_FLOWS) {
         true => aligned(COMPLETION_COLUMNS, completion_rows(summary)),
         false => String::new(),
     }

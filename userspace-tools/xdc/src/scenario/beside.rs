@@ -99,14 +99,12 @@ fn open(dir: &Path, name: &str) -> Result<Option<(PathBuf, File)>> {
             Ok((!is_folder).then_some((path, file)))
         }
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-        Err(Errno::XDEV | Errno::INVAL) => Err(Error::usage(format!(
-            "'{name}' is not a file below the scenario's folder"
-        ))
-        .hint("a name such as \"flows.csv\", beside the scenario")),
-        Err(Errno::LOOP) => Err(
-            Error::usage(format!("'{name}' is a symbolic link, or below one"))
-                .hint("a copy of the file instead of the link"),
-        ),
+        Err(Errno::XDEV | Errno::INVAL) => {
+            Err(Error::usage(format!("'{name}' is not a file below the scenario's folder"))
+                .hint("a name such as \"flows.csv\", beside the scenario"))
+        }
+        Err(Errno::LOOP) => Err(Error::usage(format!("'{name}' is a symbolic link, or below one"))
+            .hint("a copy of the file instead of the link")),
         Err(err) => Err(failed(&path, err)),
     }
 }
@@ -191,12 +189,7 @@ mod tests {
         let dirs = [other.path().to_owned(), dir.path().to_owned()];
         let found = read(&Budget::default(), &dirs, "sub/x").unwrap();
         assert_eq!(found.1, b"text");
-        for wrong in [
-            "/etc/passwd",
-            "../x",
-            "sub/../../x",
-            "sub/../../../etc/passwd",
-        ] {
+        for wrong in ["/etc/passwd", "../x", "sub/../../x", "sub/../../../etc/passwd"] {
             assert!(said(&dirs, wrong).contains("not a file below"), "{wrong}");
         }
         for wrong in ["", "nosuch", "sub/x/y", "sub", "."] {

@@ -22,9 +22,7 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self {
-            left: Cell::new(Some(MAX_BYTES)),
-        }
+        Self { left: Cell::new(Some(MAX_BYTES)) }
     }
 }
 

@@ -51,68 +51,35 @@ const PLAIN: KnownCc = KnownCc {
 };
 
 const fn drop_tail(name: &'static str) -> KnownCc {
-    KnownCc {
-        name,
-        cc: name,
-        ..PLAIN
-    }
+    KnownCc { name, cc: name, ..PLAIN }
 }
 
 /// Congestion control for queues that mark by backlog, with RFC 3168 ECN.
 const fn classic_ecn(name: &'static str, cc: &'static str) -> KnownCc {
-    KnownCc {
-        name,
-        cc,
-        mark: Mark::Physical,
-        tcp_ecn: 1,
-        ..PLAIN
-    }
+    KnownCc { name, cc, mark: Mark::Physical, tcp_ecn: 1, ..PLAIN }
 }
 
 const fn vegas(name: &'static str, parameters: &'static [(&'static str, &'static str)]) -> KnownCc {
-    KnownCc {
-        cc: "vegas",
-        parameters,
-        ..drop_tail(name)
-    }
+    KnownCc { cc: "vegas", parameters, ..drop_tail(name) }
 }
 
 /// Congestion controls besides [`xdc_algo::ALGORITHMS`].
 const KERNELS: &[KnownCc] = &[
     classic_ecn("dctcp", "dctcp"),
     // The papers' BBR + MPRDMA. dctcp asks for ECN by itself; bbr must not.
-    KnownCc {
-        inter_cc: Some("bbr"),
-        tcp_ecn: 2,
-        ..classic_ecn("bbr-dctcp", "dctcp")
-    },
+    KnownCc { inter_cc: Some("bbr"), tcp_ecn: 2, ..classic_ecn("bbr-dctcp", "dctcp") },
     drop_tail("cubic"),
     classic_ecn("cubic-ecn", "cubic"),
     drop_tail("bbr"),
     drop_tail("reno"),
     drop_tail("vegas"),
     // GEMINI's Vegas-N: thresholds N times as large.
-    vegas(
-        "vegas-5",
-        &[("tcp_vegas.alpha", "10"), ("tcp_vegas.beta", "20")],
-    ),
-    vegas(
-        "vegas-10",
-        &[("tcp_vegas.alpha", "20"), ("tcp_vegas.beta", "40")],
-    ),
-    vegas(
-        "vegas-15",
-        &[("tcp_vegas.alpha", "30"), ("tcp_vegas.beta", "60")],
-    ),
-    vegas(
-        "vegas-20",
-        &[("tcp_vegas.alpha", "40"), ("tcp_vegas.beta", "80")],
-    ),
+    vegas("vegas-5", &[("tcp_vegas.alpha", "10"), ("tcp_vegas.beta", "20")]),
+    vegas("vegas-10", &[("tcp_vegas.alpha", "20"), ("tcp_vegas.beta", "40")]),
+    vegas("vegas-15", &[("tcp_vegas.alpha", "30"), ("tcp_vegas.beta", "60")]),
+    vegas("vegas-20", &[("tcp_vegas.alpha", "40"), ("tcp_vegas.beta", "80")]),
     // The kernel's dctcp in Rust, for `xdc twin`.
-    KnownCc {
-        module: Some("tcp_dctcp_rs"),
-        ..classic_ecn("dctcp_rs", "dctcp_rs")
-    },
+    KnownCc { module: Some("tcp_dctcp_rs"), ..classic_ecn("dctcp_rs", "dctcp_rs") },
 ];
 
 /// Our algorithm with its default profile, and a named variety per profile, so that tables can show
@@ -151,8 +118,7 @@ static KNOWN: LazyLock<Vec<Cc>> = LazyLock::new(|| {
     let ccs = || MODULES.iter().filter(|module| module.kind == Kind::cc);
     let ours = |installed| {
         let ours = ccs().filter(move |module| module.is_installed() == installed);
-        ours.filter_map(|module| Some(of_algorithm(module, module.algorithm?)))
-            .flatten()
+        ours.filter_map(|module| Some(of_algorithm(module, module.algorithm?))).flatten()
     };
     let mut known: Vec<_> = ours(true).collect();
     known.extend(KERNELS.iter().map(Cc::from));
@@ -193,11 +159,7 @@ fn of_added(added: &Added) -> impl Iterator<Item = Cc> {
 /// Returns whether xdc itself has a congestion control of this name, or a result has such a file.
 pub fn is_taken(name: &str) -> bool {
     let added = added();
-    let is_added = |cc: &Cc| {
-        added
-            .iter()
-            .any(|added| cc.module.as_ref() == Some(&added.module))
-    };
+    let is_added = |cc: &Cc| added.iter().any(|added| cc.module.as_ref() == Some(&added.module));
     let mut own = KNOWN.iter().filter(|cc| !is_added(cc));
     is_of_results(name) || own.any(|cc| cc.name == name || cc.cc == name)
 }
@@ -282,7 +244,7 @@ pub fn find(name: &str, own: &BTreeMap<String, CcSpec>) -> Result<Cc> {
     CONGESTION_CONTROL.check(kernel)?;
     if is_of_results(name) {
         return Err(
-            Error::usage(format!("[cc.{name}] has the name of a result file")).hint("another name"),
+            Error::usage(format!("[cc.{name}] has the name of a result file")).hint("another name")
         );
     }
     if let Some(known) = known(name).filter(|known| known.cc != kernel) {
@@ -295,10 +257,7 @@ pub fn find(name: &str, own: &BTreeMap<String, CcSpec>) -> Result<Cc> {
     // A known one keeps its settings; any other is the kernel's, without ECN.
     let mut cc = match known(kernel) {
         Some(known) => known,
-        None => Cc {
-            module: Some(format!("tcp_{kernel}")),
-            ..Cc::from(&PLAIN)
-        },
+        None => Cc { module: Some(format!("tcp_{kernel}")), ..Cc::from(&PLAIN) },
     };
     name.clone_into(&mut cc.name);
     kernel.clone_into(&mut cc.cc);

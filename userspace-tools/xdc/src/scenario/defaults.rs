@@ -72,9 +72,8 @@ pub fn bottleneck(paths: &Paths<'_>, flows: &[Flow]) -> Result<(usize, bool, Wat
         false => (&link.b, &link.a),
     };
     let before = topology.links[..n].iter();
-    let parallel = before
-        .filter(|it| (&it.a, &it.b) == (from, to) || (&it.b, &it.a) == (from, to))
-        .count();
+    let parallel =
+        before.filter(|it| (&it.a, &it.b) == (from, to) || (&it.b, &it.a) == (from, to)).count();
     let watched = WatchedQueue {
         name: BOTTLENECK.to_owned(),
         node: from.clone(),
@@ -148,10 +147,7 @@ dst = "b"
         let Some(Queue::Phantom(queue)) = queue else {
             panic!("{queue:?}");
         };
-        assert_eq!(
-            (queue.limit_bytes, queue.mark),
-            (u32::MAX, Some(Mark::None))
-        );
+        assert_eq!((queue.limit_bytes, queue.mark), (u32::MAX, Some(Mark::None)));
         assert!(run.topology.direction("b", "a").unwrap().queue.is_none());
         let metric = "queues.bottleneck.drops".parse().unwrap();
         assert!(loaded.scenario.check_metric(&metric).is_ok());
@@ -174,20 +170,10 @@ dst = "b"
         let fast = "rate = \"1gbit\"\nqueue = \"q\"";
         let slow = "rate = \"10mbit\"\nqueue = \"q\"";
         let bare = "rate = \"1mbit\"";
-        let chain = [
-            link("a", "s", fast),
-            link("t", "s", slow),
-            link("t", "b", bare),
-        ]
-        .concat();
+        let chain = [link("a", "s", fast), link("t", "s", slow), link("t", "b", bare)].concat();
         assert_eq!(watched(&with(&chain)), pair("s", "t"));
         // Without any queue the slowest port.
-        let chain = [
-            link("a", "s", fast),
-            link("s", "t", bare),
-            link("t", "b", bare),
-        ]
-        .concat();
+        let chain = [link("a", "s", fast), link("s", "t", bare), link("t", "b", bare)].concat();
         let chain = chain.replace("queue = \"q\"", "");
         let text = with(&chain).replace("[queues.q]\nlimit = \"100kB\"\n", "");
         assert_eq!(watched(&text), pair("s", "t"));
@@ -198,10 +184,7 @@ dst = "b"
         let sample = |duration: &str| {
             let text = SHORT.replace("duration = \"1s\"", duration);
             let scenario = parse("short", &text, &[]).unwrap().scenario;
-            (
-                scenario.sample().to_string(),
-                scenario.jain_window().to_string(),
-            )
+            (scenario.sample().to_string(), scenario.jain_window().to_string())
         };
         let text = |sample: &str, window: &str| (sample.to_owned(), window.to_owned());
         assert_eq!(sample("duration = \"10ms\""), text("1ms", "10ms"));

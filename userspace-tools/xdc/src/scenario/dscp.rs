@@ -36,11 +36,7 @@ pub fn of_hosts(budget: &Budget, scenario: &Scenario) -> Result<HashMap<String, 
     let mut dscps = HashMap::new();
     for (pattern, spec) in &scenario.host {
         if let Some(dscp) = spec.dscp {
-            dscps.extend(
-                expand(budget, pattern)?
-                    .into_iter()
-                    .map(|name| (name, dscp)),
-            );
+            dscps.extend(expand(budget, pattern)?.into_iter().map(|name| (name, dscp)));
         }
     }
     Ok(dscps)
@@ -64,12 +60,7 @@ fn named(name: &str) -> Option<u8> {
     }
 }
 
-deserialize_text!(
-    Dscp,
-    "a DSCP, such as 8 or af11",
-    i64 as visit_i64,
-    u64 as visit_u64
-);
+deserialize_text!(Dscp, "a DSCP, such as 8 or af11", i64 as visit_i64, u64 as visit_u64);
 
 text_schema!(
     Dscp,
@@ -98,9 +89,7 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Dscp(number)), "{text}");
         }
-        for text in [
-            "64", "-1", "", "af", "af14", "af51", "cs8", "efx", "af111", "é1",
-        ] {
+        for text in ["64", "-1", "", "af", "af14", "af51", "cs8", "efx", "af111", "é1"] {
             assert!(text.parse::<Dscp>().is_err(), "{text}");
         }
     }

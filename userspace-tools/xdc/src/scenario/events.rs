@@ -43,19 +43,14 @@ pub fn events(
             // Each name is two ends, which are collected and copied into each change.
             let count = expanded.len().saturating_mul(2 * (1 + changes.len()));
             let bytes = size_of::<Event>() + text_bytes([pattern.as_str()]);
-            budget
-                .charge("ends of links", count, bytes)
-                .map_err(about)?;
+            budget.charge("ends of links", count, bytes).map_err(about)?;
             for name in expanded {
                 ends.extend(directions(&names, topology, &name, spec).map_err(about)?);
             }
         }
         for (link, forward, _) in &ends {
             let link = &mut topology.links[*link];
-            let uplink = topology
-                .rotor
-                .as_ref()
-                .is_some_and(|it| it.packet == link.b);
+            let uplink = topology.rotor.as_ref().is_some_and(|it| it.packet == link.b);
             if uplink && *forward {
                 return Err(about(
                     Error::usage(format!("the uplink of {} cannot change", link.a))
@@ -91,11 +86,7 @@ fn names(topology: &Topology) -> HashMap<String, Named> {
             let nth = count.entry((from, to)).or_default();
             let parallel = *nth;
             *nth += 1;
-            let named = Named {
-                link,
-                forward,
-                parallel,
-            };
+            let named = Named { link, forward, parallel };
             names.insert(numbered(&format!("{from}-{to}"), parallel), named);
         }
     }
@@ -133,10 +124,7 @@ fn directions(
     let link = &topology.links[named.link];
     let mut both = Vec::new();
     for (forward, from, to) in [(true, &link.a, &link.b), (false, &link.b, &link.a)] {
-        let end = End {
-            node: from.clone(),
-            port: numbered(to, named.parallel),
-        };
+        let end = End { node: from.clone(), port: numbered(to, named.parallel) };
         both.push((named.link, forward, end));
     }
     // The end that the name begins with comes first.
@@ -146,10 +134,8 @@ fn directions(
     if let Some(from) = &spec.from {
         both.retain(|(.., end)| end.node == *from);
         if both.is_empty() {
-            return Err(
-                Error::usage(format!("the link '{name}' does not start at '{from}'"))
-                    .hint(format!("from = \"{}\" or \"{}\"", link.a, link.b)),
-            );
+            return Err(Error::usage(format!("the link '{name}' does not start at '{from}'"))
+                .hint(format!("from = \"{}\" or \"{}\"", link.a, link.b)));
         }
     }
     Ok(both)
@@ -174,9 +160,7 @@ pub fn changes(spec: &EventSpec, seed: u64, scale: u32) -> Result<Vec<Change>> {
         changes.push(Change::Rate { bps });
     }
     if let Some(delay) = spec.delay {
-        changes.push(Change::Delay {
-            ns: delay.0 * u64::from(scale),
-        });
+        changes.push(Change::Delay { ns: delay.0 * u64::from(scale) });
     }
     if let Some(loss) = spec.loss {
         changes.push(Change::Loss { ppm: loss.0 });
@@ -220,11 +204,8 @@ mod tests {
         let run = planned("at = \"5ms\"\nlink = \"r-s\"\ndown = true").unwrap();
         let event = &run.events[0];
         assert_eq!((event.at_us, &event.change), (10_000, &Change::Down));
-        let ends: Vec<_> = event
-            .ends
-            .iter()
-            .map(|end| (end.node.as_str(), end.port.as_str()))
-            .collect();
+        let ends: Vec<_> =
+            event.ends.iter().map(|end| (end.node.as_str(), end.port.as_str())).collect();
         assert_eq!(ends, [("r", "s"), ("s", "r")]);
         let run = planned(
             "at = \"1ms\"\nlink = [\"a[1-2]-s\"]\nfrom = \"s\"\nrate = \"500mbit\"\nloss = 0.01",
@@ -233,11 +214,7 @@ mod tests {
         assert_eq!(run.events.len(), 2);
         assert_eq!(run.events[0].change, Change::Rate { bps: 250_000_000 });
         assert_eq!(run.events[0].ends.len(), 2);
-        let changed = run
-            .topology
-            .links
-            .iter()
-            .filter(|link| link.ba.faults.is_some());
+        let changed = run.topology.links.iter().filter(|link| link.ba.faults.is_some());
         assert_eq!(changed.count(), 2);
     }
 

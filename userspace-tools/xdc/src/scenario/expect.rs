@@ -22,11 +22,7 @@ pub struct Expect {
 
 impl Expect {
     pub fn bound(&self) -> Bound<'_> {
-        Bound {
-            min: self.min,
-            max: self.max,
-            less_than_cc: self.less_than_cc.as_deref(),
-        }
+        Bound { min: self.min, max: self.max, less_than_cc: self.less_than_cc.as_deref() }
     }
 }
 

@@ -178,14 +178,7 @@ const CIRCUITS: &str = "ao";
 
 impl FabricSpec {
     fn layers(&self) -> [&LayerSpec; 6] {
-        [
-            &self.host,
-            &self.edge,
-            &self.core,
-            &self.border,
-            &self.wan,
-            &self.eps,
-        ]
+        [&self.host, &self.edge, &self.core, &self.border, &self.wan, &self.eps]
     }
 
     /// All rates in the fabric.
@@ -255,14 +248,12 @@ impl FabricSpec {
             (Shape::Dumbbell, Some(_)) => {
                 Err(Error::usage("'datacenters' of a dumbbell must be 2"))
             }
-            (Shape::Rotor | Shape::Hpcc, Some(n)) if n != 1 => Err(Error::usage(
-                "'datacenters' of this kind of fabric must be 1",
-            )),
+            (Shape::Rotor | Shape::Hpcc, Some(n)) if n != 1 => {
+                Err(Error::usage("'datacenters' of this kind of fabric must be 1"))
+            }
             (_, None) => Ok(1),
             (_, Some(n @ 1..=2)) => Ok(n),
-            (_, Some(n)) => Err(Error::usage(format!(
-                "'datacenters' is {n}: must be 1 or 2"
-            ))),
+            (_, Some(n)) => Err(Error::usage(format!("'datacenters' is {n}: must be 1 or 2"))),
         }
     }
 
@@ -276,41 +267,24 @@ impl FabricSpec {
         let flat = self.kind == Shape::Dumbbell || rotor || graph;
         let unused = [
             ("file", self.file.is_some() && !from_file),
-            (
-                "rate",
-                self.rate.is_some() && (graph || (from_file && sides == 1)),
-            ),
-            (
-                "delay",
-                self.delay.is_some() && (graph || (from_file && sides == 1)),
-            ),
+            ("rate", self.rate.is_some() && (graph || (from_file && sides == 1))),
+            ("delay", self.delay.is_some() && (graph || (from_file && sides == 1))),
             ("host", self.host.is_set() && graph),
             ("racks", self.racks.is_some() && !rotor),
             ("sender_hosts", self.sender_hosts.is_some() && !rotor),
             ("eps", self.eps.is_set() && !rotor),
             ("ocs", self.ocs.is_some() && !rotor),
             ("k", self.k.is_some() && !tree),
-            (
-                "leaves",
-                self.leaves.is_some() && (tree || flat || from_file),
-            ),
-            (
-                "spines",
-                self.spines.is_some() && (tree || flat || from_file),
-            ),
+            ("leaves", self.leaves.is_some() && (tree || flat || from_file)),
+            ("spines", self.spines.is_some() && (tree || flat || from_file)),
             ("hosts", self.hosts.is_some() && (tree || from_file)),
             ("edge", self.edge.is_set() && !tree && !clos),
-            (
-                "core",
-                self.core.is_set() && (flat || (!tree && self.spines == Some(0))),
-            ),
+            ("core", self.core.is_set() && (flat || (!tree && self.spines == Some(0)))),
             ("border", self.border.is_set() && (sides == 1 || flat)),
             ("wan", self.wan.is_set() && sides == 1),
         ];
         match unused.iter().find(|(_, unused)| *unused) {
-            Some((key, _)) => Err(Error::usage(format!(
-                "this kind of fabric takes no '{key}'"
-            ))),
+            Some((key, _)) => Err(Error::usage(format!("this kind of fabric takes no '{key}'"))),
             None => Ok(()),
         }
     }
@@ -320,9 +294,7 @@ impl FabricSpec {
     fn fat_tree(&self, dc: char, fabric: &mut Fabric) -> Result<Vec<String>> {
         let k = self.count("k", self.k)?;
         if !k.is_multiple_of(2) {
-            return Err(Error::usage(format!(
-                "'k' of a fat-tree is {k}: must be even"
-            )));
+            return Err(Error::usage(format!("'k' of a fat-tree is {k}: must be even")));
         }
         let half = k / 2;
         for edge in 0..k * half {
@@ -390,9 +362,7 @@ impl FabricSpec {
                 .hint("ocs = { rate = \"80gbit\", day = \"240us\", night = \"20us\" }")
         })?;
         if self.eps.links.is_some_and(|links| links != 1) {
-            return Err(Error::usage(
-                "a rack must have one link to the packet network",
-            ));
+            return Err(Error::usage("a rack must have one link to the packet network"));
         }
         let hosts = self.count("hosts", self.hosts)?;
         let senders = self.count("sender_hosts", self.sender_hosts.or(self.hosts))?;
@@ -413,11 +383,7 @@ impl FabricSpec {
                 (link.delay_ab, link.delay_ba) = (self.eps.delay_up, Some(back));
                 link.delay_ab.get_or_insert_default();
             }
-            shape.push(Rack {
-                switch: name.clone(),
-                first_host,
-                hosts,
-            });
+            shape.push(Rack { switch: name.clone(), first_host, hosts });
             fabric.routers.push(name);
             first_host += hosts;
         }
@@ -445,20 +411,14 @@ impl FabricSpec {
     }
 
     fn count(&self, key: &str, value: Option<u32>) -> Result<u32> {
-        value
-            .filter(|n| (1..=MAX_HOSTS).contains(n))
-            .ok_or_else(|| {
-                Error::usage(format!(
-                    "this kind of fabric needs '{key}', from 1 to {MAX_HOSTS}"
-                ))
-            })
+        value.filter(|n| (1..=MAX_HOSTS).contains(n)).ok_or_else(|| {
+            Error::usage(format!("this kind of fabric needs '{key}', from 1 to {MAX_HOSTS}"))
+        })
     }
 
     fn host(&self, dc: char, n: u32, switch: &str, fabric: &mut Fabric) -> Result<()> {
         if n >= MAX_HOSTS {
-            return Err(Error::usage(format!(
-                "a datacenter has at most {MAX_HOSTS} hosts"
-            )));
+            return Err(Error::usage(format!("a datacenter has at most {MAX_HOSTS} hosts")));
         }
         let name = format!("{dc}{n}");
         let mut link = self.link("host", &self.host, &name, switch)?;

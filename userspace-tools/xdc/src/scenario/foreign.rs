@@ -99,16 +99,12 @@ fn recognize(bytes: &[u8]) -> Option<Format> {
     let rows = &lines[1..];
     if first.len() == 3
         && is_numbers(first)
-        && rows
-            .iter()
-            .any(|line| line.len() == 5 && line[2].contains("bps"))
+        && rows.iter().any(|line| line.len() == 5 && line[2].contains("bps"))
     {
         return Some(Format::HpccTopology);
     }
     if first.len() == 1
-        && rows
-            .first()
-            .is_some_and(|row| matches!(row.len(), 5 | 6) && is_numbers(row))
+        && rows.first().is_some_and(|row| matches!(row.len(), 5 | 6) && is_numbers(row))
     {
         return Some(Format::HpccFlows);
     }
@@ -203,14 +199,8 @@ mod tests {
             ("\u{1f}\u{8b}", None),
             ("{\"start\": {}}", Some(Format::Json)),
             ("title = \"x\"\n[topology]\n", Some(Format::Scenario)),
-            (
-                "start_us,source,destination,bytes\n",
-                Some(Format::FlowTable),
-            ),
-            (
-                "Nodes 2\r\nConnections 1\r\n0->1 start 0 size 1\r\n",
-                Some(Format::Matrix),
-            ),
+            ("start_us,source,destination,bytes\n", Some(Format::FlowTable)),
+            ("Nodes 2\r\nConnections 1\r\n0->1 start 0 size 1\r\n", Some(Format::Matrix)),
             ("# x\nNodes 2\nTiers 2\n", Some(Format::Topo)),
             ("1\n2 1 3 100 5 2\n", Some(Format::HpccFlows)),
             ("2 1 1\n0\n0 1 100Gbps 1us 0\n", Some(Format::HpccTopology)),
@@ -234,9 +224,6 @@ mod tests {
         };
         assert!(said("0 0\n5 4\n", Role::Sizes).contains("bad"));
         let said = said("0 0\n5 4\n", Role::Scenario);
-        assert!(
-            said.contains("distribution of sizes") && said.contains("sizes = \"x\""),
-            "{said}"
-        );
+        assert!(said.contains("distribution of sizes") && said.contains("sizes = \"x\""), "{said}");
     }
 }

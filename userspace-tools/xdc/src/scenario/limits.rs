@@ -67,10 +67,7 @@ const MOST_INITIAL: u32 = 65_535;
 /// Notes each number out of range.
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {
     let times = Time(0)..=LONGEST;
-    let steps = [
-        ("sample", scenario.sample()),
-        ("jain_window", scenario.jain_window()),
-    ];
+    let steps = [("sample", scenario.sample()), ("jain_window", scenario.jain_window())];
     for (name, step) in steps {
         m.within(at![name], step, SHORTEST..=LONGEST);
     }
@@ -91,10 +88,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
             let count = duration.0 / step.0.max(1);
             if count > MAX_STEPS && SHORTEST <= step && duration <= LONGEST {
                 let sentence = format!("'duration' is {count} times '{name}': at most {MAX_STEPS}");
-                m.add(
-                    at![name],
-                    Error::usage(sentence).hint(format!("a longer '{name}'")),
-                );
+                m.add(at![name], Error::usage(sentence).hint(format!("a longer '{name}'")));
             }
         }
     }
@@ -233,10 +227,7 @@ fn buffers(sndbuf: Size, rcvbuf: Size, key: &Key, m: &mut Mistakes) {
 /// Limits texts in tables, plots and pages by length, and refuses formulas of spreadsheets.
 fn names(scenario: &Scenario, m: &mut Mistakes) {
     m.within(at!["title"], scenario.title.len(), 0..=MAX_TITLE);
-    for (name, text) in [
-        ("description", &scenario.description),
-        ("source", &scenario.source),
-    ] {
+    for (name, text) in [("description", &scenario.description), ("source", &scenario.source)] {
         m.within(at![name], text.len(), 0..=MAX_TEXT);
     }
     for (n, flow) in scenario.flows.iter().enumerate() {
@@ -248,11 +239,9 @@ fn names(scenario: &Scenario, m: &mut Mistakes) {
         }
     }
     for (n, link) in scenario.topology.links.iter().enumerate() {
-        for (name, queue) in [
-            ("queue", &link.queue),
-            ("queue_ab", &link.queue_ab),
-            ("queue_ba", &link.queue_ba),
-        ] {
+        for (name, queue) in
+            [("queue", &link.queue), ("queue_ab", &link.queue_ab), ("queue_ba", &link.queue_ba)]
+        {
             if let Some(queue) = queue {
                 m.note(at!["topology", "links", n, name], |_| group_name(queue));
             }
@@ -306,18 +295,9 @@ mod tests {
             ("topology.links.0.delay_ba=18446744073s", "'delay_ba' is"),
             ("queues.port.limit=17179869183gb", "'limit' is"),
             ("queues.port.limit=0", "'limit' is 0"),
-            (
-                "topology.links.0.policer={rate=\"1bit\",burst=\"9kB\"}",
-                "'policer' is 1bit",
-            ),
-            (
-                "topology.links.0.policer_ab={rate=\"1mbit\",burst=\"1kB\"}",
-                "'policer' is 1kB",
-            ),
-            (
-                "topology.links.0.policer={rate=\"1kbit\",burst=\"1MB\"}",
-                "250 s or more",
-            ),
+            ("topology.links.0.policer={rate=\"1bit\",burst=\"9kB\"}", "'policer' is 1bit"),
+            ("topology.links.0.policer_ab={rate=\"1mbit\",burst=\"1kB\"}", "'policer' is 1kB"),
+            ("topology.links.0.policer={rate=\"1kbit\",burst=\"1MB\"}", "250 s or more"),
             ("flows.0.bytes=17179869183gb", "'bytes' is"),
             ("flows.0.sndbuf=17179869183gb", "'sndbuf' is"),
             ("flows.0.start=18446744073s", "'start' is"),
@@ -333,10 +313,7 @@ mod tests {
         }
         refused(&["jain_window=1ns", "sample=1ns"], "'sample' is 1ns");
         refused(&["duration=10000s"], "times 'sample'");
-        refused(
-            &["flows.0.burst=1b", "flows.0.period=1ns"],
-            "'period' is 1ns",
-        );
+        refused(&["flows.0.burst=1b", "flows.0.period=1ns"], "'period' is 1ns");
     }
 
     /// Each number is in range, but their product is not.
@@ -353,11 +330,7 @@ mod tests {
                    flows=40, sizes=\"1kb\"}]";
         refused(&[rpc], "more than two days");
         // At the lowest speed, the sum overflows.
-        let sets = [
-            rpc,
-            "topology.links.0.rate=1tbit",
-            "topology.links.1.rate=1tbit",
-        ];
+        let sets = [rpc, "topology.links.0.rate=1tbit", "topology.links.1.rate=1tbit"];
         let sets: Vec<_> = sets.iter().map(|&set| set.to_owned()).collect();
         let scenario = parse("small", SMALL, &sets).unwrap().scenario;
         assert!(plan(&scenario, "cubic", 1, super::MAX_SCALE).is_err());
@@ -366,10 +339,7 @@ mod tests {
     #[test]
     fn invalid_names_and_control_characters_are_refused() {
         for name in ["=cmd|' /C calc'!A0", "", "a\\nb"] {
-            refused(
-                &[&format!("flows.0.group=\"{name}\"")],
-                "not a valid name of a group",
-            );
+            refused(&[&format!("flows.0.group=\"{name}\"")], "not a valid name of a group");
         }
         for set in [
             "title=\"\\u001b]0;owned\\u0007\"",

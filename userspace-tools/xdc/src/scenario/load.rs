@@ -92,9 +92,7 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
         finish(&name, table, sources, true, &dirs).map_err(|err| err.or_hint(SEE_EXAMPLE))?;
     let values = loaded.toml.values().map(values).sum::<usize>();
     loaded.memory_bytes = text_bytes + values * VALUE_BYTES;
-    let beside = home
-        .map(Home::scenarios)
-        .or(path.parent().map(Path::to_path_buf));
+    let beside = home.map(Home::scenarios).or(path.parent().map(Path::to_path_buf));
     let shipped = beside.unwrap_or_default().join("cdf");
     loaded.memory_bytes += read_beside(&mut loaded.scenario, &dirs, &shipped)
         .map_err(|err| loaded.sources.placed(err))?;
@@ -142,11 +140,8 @@ fn folder(path: &Path) -> PathBuf {
 pub fn name_of(path: &Path) -> Result<String> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     if stem.is_empty() || stem.starts_with('.') || stem.contains(is_control) {
-        return Err(Error::usage(format!(
-            "{} has no stem to name the results",
-            path.display()
-        ))
-        .hint("a file like my-scenario.toml"));
+        return Err(Error::usage(format!("{} has no stem to name the results", path.display()))
+            .hint("a file like my-scenario.toml"));
     }
     Ok(stem.into_owned())
 }
@@ -207,10 +202,7 @@ pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
     let file = (name.to_owned(), text.to_owned());
     let table = syntax(&file)?;
     let loaded = finish(name, table, Sources::of(&[file], sets), false, &[])?;
-    Ok(Loaded {
-        memory_bytes: text.len(),
-        ..loaded
-    })
+    Ok(Loaded { memory_bytes: text.len(), ..loaded })
 }
 
 /// Parses a scenario that was run: an older xdc may have allowed more.
@@ -271,13 +263,7 @@ fn finish(
             if scenario.title.is_empty() {
                 name.clone_into(&mut scenario.title);
             }
-            Ok(Loaded {
-                name: name.to_owned(),
-                scenario,
-                toml: table,
-                memory_bytes: 0,
-                sources,
-            })
+            Ok(Loaded { name: name.to_owned(), scenario, toml: table, memory_bytes: 0, sources })
         }
         (_, err) => Err(err.unwrap_or_else(|| Error::usage("not a scenario"))),
     }
@@ -293,8 +279,7 @@ fn locate(home: Option<&Home>, name: &str) -> Result<PathBuf> {
             .hint("xdc list for shipped scenarios, xdc new FILE for a new one"));
     }
     let path = home.map(|home| home.scenarios().join(format!("{name}.toml")));
-    path.filter(|path| path.is_file())
-        .ok_or_else(|| unknown(home, name))
+    path.filter(|path| path.is_file()).ok_or_else(|| unknown(home, name))
 }
 
 /// Finds the extended scenario: a file below the folder of the extending one, or a shipped scenario
@@ -314,13 +299,10 @@ fn extended(home: Option<&Home>, folder: &Path, base: &str) -> Result<(PathBuf, 
 fn unknown(home: Option<&Home>, name: &str) -> Error {
     let dir = home.map(Home::scenarios).unwrap_or_default();
     let err = Error::usage(format!("no scenario '{name}'"));
-    let names = fs::read_dir(&dir)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.ok()?.file_name().into_string().ok()?;
-            Some(name.strip_suffix(".toml")?.to_owned())
-        });
+    let names = fs::read_dir(&dir).into_iter().flatten().filter_map(|entry| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        Some(name.strip_suffix(".toml")?.to_owned())
+    });
     let names: Vec<_> = names.collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     match nearest(name, &names) {
@@ -363,9 +345,8 @@ pub fn advised(place: &str, sentence: &str) -> Error {
 
 /// Error for a value of the wrong type, with an example.
 fn of_value(place: &str, sentence: &str) -> Error {
-    if let Some((found, wanted)) = sentence
-        .strip_prefix("invalid type: ")
-        .and_then(|rest| rest.split_once(", expected "))
+    if let Some((found, wanted)) =
+        sentence.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "))
     {
         let hint = match wanted {
             "a string" => "one text in quotes",

@@ -105,10 +105,9 @@ fn unset_keys(value: Option<Value>) -> Result<Vec<String>> {
     let keys: Option<Vec<String>> = match value {
         None => Some(Vec::new()),
         Some(Value::String(key)) => Some(vec![key]),
-        Some(Value::Array(keys)) => keys
-            .iter()
-            .map(|key| key.as_str().map(str::to_owned))
-            .collect(),
+        Some(Value::Array(keys)) => {
+            keys.iter().map(|key| key.as_str().map(str::to_owned)).collect()
+        }
         Some(_) => None,
     };
     keys.ok_or_else(wrong)
@@ -121,10 +120,7 @@ fn unset(table: &mut Table, key: &str) -> Result<()> {
         false => vec![key.to_owned()],
     };
     let mut root = Value::Table(std::mem::take(table));
-    let taken: Vec<_> = keys
-        .iter()
-        .map(|key| take_out(&mut root, &path_of(key)?))
-        .collect();
+    let taken: Vec<_> = keys.iter().map(|key| take_out(&mut root, &path_of(key)?)).collect();
     if let Value::Table(rest) = root {
         *table = rest;
     }
@@ -203,11 +199,7 @@ pub fn apply(table: &mut Table, set: &str, reading: Reading) -> Result<()> {
     if key == "unset" {
         return unset(table, value).map_err(|err| err.about(format!("--set {set}")));
     }
-    let keys = if key.starts_with("net.") {
-        sysctl_keys(table, key)
-    } else {
-        vec![key.to_owned()]
-    };
+    let keys = if key.starts_with("net.") { sysctl_keys(table, key) } else { vec![key.to_owned()] };
     for key in keys {
         let text = || toml::from_str(&format!("{key} = {}", Value::String(value.to_owned())));
         let change: Table = match reading {

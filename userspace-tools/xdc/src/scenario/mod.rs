@@ -199,20 +199,15 @@ impl Scenario {
                 ("watched port", name, names)
             }
             Asks::Samples(name) => {
-                let names = self
-                    .programs
-                    .iter()
-                    .filter_map(|run| run.samples.as_deref());
+                let names = self.programs.iter().filter_map(|run| run.samples.as_deref());
                 ("[[run]] with samples", name, names.collect())
             }
             Asks::Phase(number) => {
                 if !self.phases.is_empty() && number <= self.phases.len() + 1 {
                     return Ok(());
                 }
-                return Err(
-                    Error::usage(format!("'{metric}': there is no phase {number}"))
-                        .hint("phases = [\"50s\"] makes two"),
-                );
+                return Err(Error::usage(format!("'{metric}': there is no phase {number}"))
+                    .hint("phases = [\"50s\"] makes two"));
             }
         };
         if known.contains(&name) {
@@ -256,10 +251,7 @@ impl Scenario {
 
     /// Bounds of small and large flows.
     pub fn sizes(&self) -> SizeClasses {
-        SizeClasses {
-            small_below_bytes: self.small_below.0,
-            large_above_bytes: self.large_above.0,
-        }
+        SizeClasses { small_below_bytes: self.small_below.0, large_above_bytes: self.large_above.0 }
     }
 }
 

@@ -40,9 +40,7 @@ pub fn expand(budget: &Budget, pattern: &str) -> Result<Vec<String>> {
         return Err(bad());
     }
     charge((last - first) as usize + 1)?;
-    Ok((first..=last)
-        .map(|n| format!("{prefix}{n}{suffix}"))
-        .collect())
+    Ok((first..=last).map(|n| format!("{prefix}{n}{suffix}")).collect())
 }
 
 /// Expands all patterns.
@@ -67,10 +65,5 @@ pub fn pairs(budget: &Budget, a: &str, b: &str) -> Result<Vec<(String, String)>>
     }
     let count = left.len().max(right.len());
     budget.charge("pairs of names", count, text_bytes([a, b]))?;
-    Ok(left
-        .into_iter()
-        .cycle()
-        .zip(right.into_iter().cycle())
-        .take(count)
-        .collect())
+    Ok(left.into_iter().cycle().zip(right.into_iter().cycle()).take(count).collect())
 }

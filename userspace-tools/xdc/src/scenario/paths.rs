@@ -119,11 +119,7 @@ impl Routes {
                     .hint("shorter names for nodes with parallel links"));
                 }
                 *nth += 1;
-                routes.ports[node].push(Port {
-                    peer,
-                    link,
-                    forward,
-                });
+                routes.ports[node].push(Port { peer, link, forward });
             }
         }
         Ok(Rc::new(routes))
@@ -131,11 +127,7 @@ impl Routes {
 
     fn node(&self, name: &str) -> Result<usize> {
         self.by_name.get(name).copied().ok_or_else(|| {
-            no_node(
-                "a flow names ".to_owned(),
-                name,
-                self.by_name.keys().map(String::as_str),
-            )
+            no_node("a flow names ".to_owned(), name, self.by_name.keys().map(String::as_str))
         })
     }
 
@@ -186,12 +178,10 @@ impl Routes {
     pub fn check_steps(&self) -> Result<()> {
         match self.steps.get() > MAX_STEPS {
             false => Ok(()),
-            true => Err(
-                Error::usage("the paths between the hosts take too long to find").hint(
-                    "flows between fewer hosts, more hosts at a switch, fewer links or \
+            true => Err(Error::usage("the paths between the hosts take too long to find").hint(
+                "flows between fewer hosts, more hosts at a switch, fewer links or \
                      congestion controls",
-                ),
-            ),
+            )),
         }
     }
 
@@ -317,10 +307,7 @@ impl<'a> Paths<'a> {
             }
         };
         let ends = ENDS.min(MAX_PAIRS / hosts.len().max(1));
-        for &src in hosts
-            .iter()
-            .step_by(hosts.len().div_ceil(ends.max(1)).max(1))
-        {
+        for &src in hosts.iter().step_by(hosts.len().div_ceil(ends.max(1)).max(1)) {
             for &dst in hosts.iter().filter(|&&dst| dst != src) {
                 cross(src, dst);
             }
@@ -337,11 +324,7 @@ impl<'a> Paths<'a> {
     fn ports_between(&self, from: usize, to: usize) -> Result<Vec<(usize, bool)>> {
         self.routes.ports_between(from, to)?.ok_or_else(|| {
             let name = |node: usize| &self.topology.nodes[node].name;
-            Error::usage(format!(
-                "no path leads from '{}' to '{}'",
-                name(from),
-                name(to)
-            ))
+            Error::usage(format!("no path leads from '{}' to '{}'", name(from), name(to)))
         })
     }
 

@@ -17,10 +17,7 @@ pub struct Sources {
 
 impl Sources {
     pub fn of(files: &[(String, String)], sets: &[String]) -> Self {
-        Self {
-            files: files.to_vec(),
-            sets: sets.to_vec(),
-        }
+        Self { files: files.to_vec(), sets: sets.to_vec() }
     }
 
     /// Adds file, line and key to an error; an error without a key is unchanged.
@@ -101,9 +98,9 @@ fn find(text: &str, root: &DeValue<'_>, key: &[String]) -> (usize, usize) {
     let (mut depth, mut line) = (0, 0);
     for step in key {
         let next = match value {
-            DeValue::Table(table) => table
-                .get_key_value(step.as_str())
-                .map(|(name, value)| (name.span().start, value)),
+            DeValue::Table(table) => {
+                table.get_key_value(step.as_str()).map(|(name, value)| (name.span().start, value))
+            }
             DeValue::Array(array) => {
                 let n = step.parse::<usize>().ok();
                 let element = n.and_then(|n| array.get(n));
@@ -121,11 +118,7 @@ fn find(text: &str, root: &DeValue<'_>, key: &[String]) -> (usize, usize) {
 
 /// Line of a byte offset, from 1 on.
 pub fn line_at(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at.min(text.len())]
-        .iter()
-        .filter(|&&c| c == b'\n')
-        .count()
-        + 1
+    text.as_bytes()[..at.min(text.len())].iter().filter(|&&c| c == b'\n').count() + 1
 }
 
 /// Formats a key as `--set` takes it.

@@ -87,24 +87,14 @@ pub fn plan_along(
     let known = &scenario.known_cc(cc)?;
     // A scenario's scale is in range; a probed one may not be.
     if !(1..=MAX_SCALE).contains(&scale) {
-        return Err(
-            Error::usage(format!("a scale of {scale}: must be 1 to {MAX_SCALE}"))
-                .hint("--engine uml, or slower links"),
-        );
+        return Err(Error::usage(format!("a scale of {scale}: must be 1 to {MAX_SCALE}"))
+            .hint("--engine uml, or slower links"));
     }
     let budget = &Budget::default();
     let (mut topology, traced) = topology(budget, known_routes, scenario, known, seed, scale)?;
     let routes = &Routes::reuse(known_routes, &topology)?;
     let mut events = events(budget, scenario, &mut topology, seed, scale)?;
-    replay(
-        budget,
-        scenario,
-        &mut topology,
-        &traced,
-        &mut events,
-        seed,
-        scale,
-    )?;
+    replay(budget, scenario, &mut topology, &traced, &mut events, seed, scale)?;
     let programs = programs(budget, scenario, &topology, scale)?;
     let planned_flows = |topology: &Topology, budget: &Budget| {
         let paths = Paths::along(topology, routes);
@@ -132,10 +122,7 @@ pub fn plan_along(
         for (node, site) in hosts.zip(sites) {
             node.site = site;
         }
-        topology.congctl = Some(Congctl {
-            inside: known.cc.clone(),
-            across: across.to_owned(),
-        });
+        topology.congctl = Some(Congctl { inside: known.cc.clone(), across: across.to_owned() });
     }
     topology.tunnels = tunnels;
     // Classes of RTTs treat a path beyond the limit as absent.
@@ -172,18 +159,11 @@ pub fn plan_along(
 /// Plan of a shell in the scenario's network, or in none. New sockets and the scenario's flows use
 /// `cc`, by default the scenario's first.
 pub fn shell_plan(scenario: Option<&Scenario>, cc: Option<&str>) -> Result<Plan> {
-    let ours = |kind| {
-        MODULES
-            .iter()
-            .filter(move |one| one.kind == kind && one.is_installed())
-    };
+    let ours = |kind| MODULES.iter().filter(move |one| one.kind == kind && one.is_installed());
     let all = ours(Kind::qdisc).chain(ours(Kind::cc));
     let mut modules: Vec<String> = all.map(|module| module.name.to_owned()).collect();
     let Some(scenario) = scenario else {
-        return Ok(Plan {
-            modules,
-            ..Plan::of(Job::Shell(RunPlan::default()))
-        });
+        return Ok(Plan { modules, ..Plan::of(Job::Shell(RunPlan::default())) });
     };
     let first = scenario.ccs.first().map_or("unocc", String::as_str);
     let cc = cc.unwrap_or(first);
@@ -191,11 +171,7 @@ pub fn shell_plan(scenario: Option<&Scenario>, cc: Option<&str>) -> Result<Plan>
     // A shell enters its namespaces.
     switch::use_linux(&mut run);
     // Load all compared congestion controls, so that the user can switch.
-    let known: Result<Vec<_>> = scenario
-        .ccs
-        .iter()
-        .map(|cc| scenario.known_cc(cc))
-        .collect();
+    let known: Result<Vec<_>> = scenario.ccs.iter().map(|cc| scenario.known_cc(cc)).collect();
     let others = known?.into_iter().filter_map(|cc| cc.module);
     for module in run.modules.iter().cloned().chain(others) {
         if !modules.contains(&module) {
@@ -205,11 +181,7 @@ pub fn shell_plan(scenario: Option<&Scenario>, cc: Option<&str>) -> Result<Plan>
     let Job::Run(job) = run.job else {
         return Err(Error::failure("internal error: the plan is not a run"));
     };
-    Ok(Plan {
-        modules,
-        job: Job::Shell(job),
-        ..run
-    })
+    Ok(Plan { modules, job: Job::Shell(job), ..run })
 }
 
 fn modules(
@@ -272,10 +244,7 @@ fn objects(scenario: &Scenario, cc: &Cc, flows: &[Flow]) -> Result<Vec<BpfObject
     let object = |name: String| {
         let bytes = scenario.objects.get(&name);
         let bytes = bytes.ok_or_else(|| Error::usage(format!("'{name}' was not read")))?;
-        Ok(BpfObject {
-            bytes: to_hex(bytes),
-            name,
-        })
+        Ok(BpfObject { bytes: to_hex(bytes), name })
     };
     names.into_iter().map(object).collect()
 }
@@ -323,9 +292,7 @@ fn sysctls(scenario: &Scenario, cc: &Cc, scale: u32) -> Result<Vec<(String, Stri
 
 /// Copies names and values.
 fn owned(pairs: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {
-    pairs
-        .iter()
-        .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+    pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()))
 }
 
 pub fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
@@ -343,9 +310,7 @@ pub fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
 pub fn single_cc(scenario: &Scenario, name: &str) -> Result<Cc> {
     let known = scenario.known_cc(name)?;
     if known.name != known.cc {
-        return Err(Error::usage(format!(
-            "'{name}' applies to a whole run, not to one flow"
-        )));
+        return Err(Error::usage(format!("'{name}' applies to a whole run, not to one flow")));
     }
     Ok(known)
 }
@@ -370,9 +335,7 @@ fn watch(budget: &Budget, scenario: &Scenario, topology: &Topology) -> Result<Ve
             let (from, to) = ends;
             let Some(direction) = found else {
                 let nodes = || topology.nodes.iter().map(|node| node.name.as_str());
-                let strange = [&from, &to]
-                    .into_iter()
-                    .find(|name| !nodes().any(|it| it == *name));
+                let strange = [&from, &to].into_iter().find(|name| !nodes().any(|it| it == *name));
                 return Err(match strange {
                     // A parallel link's end has a number after the node's name.
                     Some(name) if !name.contains('.') => {
@@ -387,9 +350,7 @@ fn watch(budget: &Budget, scenario: &Scenario, topology: &Topology) -> Result<Ve
                 )));
             }
             if watch.len() == MAX_WATCHED {
-                return Err(Error::usage(format!(
-                    "more than {MAX_WATCHED} queues are watched"
-                )));
+                return Err(Error::usage(format!("more than {MAX_WATCHED} queues are watched")));
             }
             watch.push(WatchedQueue {
                 name: if spec.from.contains('[') || spec.to.contains('[') {

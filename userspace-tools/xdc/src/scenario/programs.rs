@@ -40,7 +40,7 @@ pub fn programs(
     let flows = !scenario.flows.is_empty() || !scenario.traffic.is_empty();
     if scenario.duration.is_none() && !flows && programs.iter().all(|program| program.daemon) {
         return Err(
-            Error::usage("the run has no end: all its programs are daemons").hint("a 'duration'"),
+            Error::usage("the run has no end: all its programs are daemons").hint("a 'duration'")
         );
     }
     Ok(programs)
@@ -64,9 +64,7 @@ pub fn output_files(budget: &Budget, scenario: &Scenario) -> Result<Vec<Option<S
             if let Some(name) = &file {
                 check_file(name)?;
                 if !names.insert(name.clone()) {
-                    return Err(Error::usage(format!(
-                        "two programs write the file '{name}'"
-                    )));
+                    return Err(Error::usage(format!("two programs write the file '{name}'")));
                 }
             }
             files.push(file);
@@ -77,9 +75,7 @@ pub fn output_files(budget: &Budget, scenario: &Scenario) -> Result<Vec<Option<S
 
 pub fn check_command(command: &str) -> Result<()> {
     if command.trim().is_empty() || command.len() > MAX_COMMAND_BYTES {
-        return Err(Error::usage(format!(
-            "a command must have 1 to {MAX_COMMAND_BYTES} bytes"
-        )));
+        return Err(Error::usage(format!("a command must have 1 to {MAX_COMMAND_BYTES} bytes")));
     }
     Ok(())
 }
@@ -88,10 +84,8 @@ pub fn check_command(command: &str) -> Result<()> {
 fn check_file(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.chars().all(fits) {
-        return Err(
-            Error::usage(format!("'{name}' is not a valid name for a result file"))
-                .hint("letters, digits, '.', '_' and '-', for example \"iperf3.json\""),
-        );
+        return Err(Error::usage(format!("'{name}' is not a valid name for a result file"))
+            .hint("letters, digits, '.', '_' and '-', for example \"iperf3.json\""));
     }
     // A browser would run scripts in these files.
     if [".html", ".htm", ".svg", ".xhtml", ".xml"]
@@ -114,9 +108,7 @@ pub fn called(command: &str) -> BTreeSet<String> {
         let next = chars.peek().copied().unwrap_or(' ');
         match c {
             '\'' if !words.quoted => {
-                words
-                    .word
-                    .extend(chars.by_ref().take_while(|&c| c != '\'').map(|_| '\''));
+                words.word.extend(chars.by_ref().take_while(|&c| c != '\'').map(|_| '\''));
             }
             '"' => words.quoted = !words.quoted,
             '(' if before == '$' => words.open(),
@@ -184,9 +176,8 @@ impl Words {
 }
 
 /// Shell words that precede a command.
-const KEYWORDS: &[&str] = &[
-    "if", "then", "else", "elif", "while", "until", "do", "exec", "time", "!", "env", "nohup",
-];
+const KEYWORDS: &[&str] =
+    &["if", "then", "else", "elif", "while", "until", "do", "exec", "time", "!", "env", "nohup"];
 
 fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "._+-".contains(c)
@@ -211,15 +202,9 @@ mod tests {
         assert_eq!(names("awk '{ print; x = $1 | cut }' f | sort"), "awk sort");
         // Arguments after substitutions, redirections and quotes call nothing.
         assert_eq!(names("ip route change $(ip -4 route) mtu 1400"), "ip");
-        assert_eq!(
-            names("x=$(seq 2) tee f; y=1 z=`cat f` wc"),
-            "cat seq tee wc"
-        );
+        assert_eq!(names("x=$(seq 2) tee f; y=1 z=`cat f` wc"), "cat seq tee wc");
         assert_eq!(names("ping -c 1 ${r} >f 2>&1 && tail f >&2"), "ping tail");
-        assert_eq!(
-            names("echo \"a; b | $(date +\"%s\") c\" | wc"),
-            "date echo wc"
-        );
+        assert_eq!(names("echo \"a; b | $(date +\"%s\") c\" | wc"), "date echo wc");
         assert_eq!(names("(tc -s qdisc; sort f) | head"), "head sort tc");
         assert_eq!(names("case $x in a) uptime;; esac"), "case esac uptime");
     }
@@ -238,10 +223,7 @@ mod tests {
         assert!(page.contains("may contain scripts"));
         for file in ["../x", "/etc/passwd", ".x", "a b"] {
             let run = format!("on = \"a1\"\ncommand = \"true\"\noutput = \"{file}\"");
-            assert!(
-                refused(&run).contains("not a valid name for a result file"),
-                "{file}"
-            );
+            assert!(refused(&run).contains("not a valid name for a result file"), "{file}");
         }
     }
 }

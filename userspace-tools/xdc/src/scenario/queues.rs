@@ -88,10 +88,7 @@ pub(crate) fn ports<'de, D: Deserializer<'de>>(
         }
     }
     let ports = BTreeMap::<String, Port>::deserialize(from)?;
-    Ok(ports
-        .into_iter()
-        .map(|(name, port)| (name, port.0))
-        .collect())
+    Ok(ports.into_iter().map(|(name, port)| (name, port.0)).collect())
 }
 
 text_schema!(

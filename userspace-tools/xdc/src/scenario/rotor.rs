@@ -117,12 +117,7 @@ impl FromStr for Count {
 const AUTO: &str = "auto";
 const KERNEL: &str = "kernel";
 
-deserialize_text!(
-    Count,
-    "auto, or a number from 1 to 64",
-    i64 as visit_i64,
-    u64 as visit_u64
-);
+deserialize_text!(Count, "auto, or a number from 1 to 64", i64 as visit_i64, u64 as visit_u64);
 text_schema!(
     Count,
     "QueueCount",
@@ -243,10 +238,7 @@ pub fn place(
             "xdc acceltor plan --racks N shows a scale at which Linux's timers are fine enough",
         )
     })?;
-    let timers = Timers {
-        hz: HZ,
-        scale: guest.into(),
-    };
+    let timers = Timers { hz: HZ, scale: guest.into() };
     let host = HostPlan::new(&network, &plan, timers);
     let needed = || {
         host.ok_or_else(|| {
@@ -267,9 +259,7 @@ pub fn place(
     let rto_min_us = match spec.rto_min.unwrap_or_default() {
         RtoMin::Kernel => None,
         RtoMin::Of(time) if time.0 > MAX_RTO_US * NS_PER_US => {
-            return Err(Error::usage(
-                "'rto_min' in [acceltor] must be at most 120 s",
-            ));
+            return Err(Error::usage("'rto_min' in [acceltor] must be at most 120 s"));
         }
         RtoMin::Of(time) => Some(time.0 * u64::from(guest) / NS_PER_US),
         RtoMin::Auto => Some(match spec.policy() {
@@ -288,13 +278,8 @@ pub fn place(
     let words = words(spec, k, network.packet_rtt_ns, scale);
     let options = acceltor::Options::from_words(&words)
         .map_err(|mistake| Error::usage(mistake.to_string()).about("[acceltor]"))?;
-    let timed = acceltor::Options {
-        day_ns: Some(day_ns),
-        ..options
-    };
-    timed
-        .check()
-        .map_err(|(_, why)| Error::usage(why.sentence).hint(why.range))?;
+    let timed = acceltor::Options { day_ns: Some(day_ns), ..options };
+    timed.check().map_err(|(_, why)| Error::usage(why.sentence).hint(why.range))?;
     for link in &mut topology.links {
         if link.b == shape.packet && shape.racks.iter().any(|rack| rack.switch == link.a) {
             link.ab.queue = Some(Queue::Tc(TcQueue {
@@ -330,9 +315,7 @@ fn plan(network: &Network, spec: &AcceltorSpec) -> std::result::Result<Plan, Imp
         plan.window_at_start = 1 << m;
         plan.queues = lead_ns.div_ceil(network.slot_ns()) + 2;
         let rto_min_ns = plan.rto_min_blocking_ns.checked_sub(lead_ns);
-        plan.rto_min_ns = rto_min_ns
-            .filter(|ns| *ns > 0)
-            .ok_or(Impossible::ShortWeek)?;
+        plan.rto_min_ns = rto_min_ns.filter(|ns| *ns > 0).ok_or(Impossible::ShortWeek)?;
     }
     Ok(plan)
 }
@@ -392,9 +375,7 @@ fn words(spec: &AcceltorSpec, k: u64, rtt_ns: u64, scale: u32) -> Vec<String> {
         ..Default::default()
     };
     let words = options.to_words();
-    words
-        .flat_map(|(name, value)| [name.to_owned(), value])
-        .collect()
+    words.flat_map(|(name, value)| [name.to_owned(), value]).collect()
 }
 
 #[cfg(test)]
@@ -468,13 +449,7 @@ limit = "1.5MB"
         assert_eq!(rotor.rate_bps, 800_000_000);
         assert_eq!(rotor.racks.len(), 8);
         let words = words_of(&run);
-        for wanted in [
-            " policy acceltor ",
-            " k 4 ",
-            " dscp 8 ",
-            " rtt 6ms ",
-            " limit 500000b ",
-        ] {
+        for wanted in [" policy acceltor ", " k 4 ", " dscp 8 ", " rtt 6ms ", " limit 500000b "] {
             assert!(words.contains(wanted), "{words}");
         }
         assert_eq!(rto_min(&run), Some("120000"));
@@ -485,10 +460,7 @@ limit = "1.5MB"
         let own = of(&["acceltor.rto_min=2ms", "acceltor.k=9"], "reno", 100).unwrap();
         assert_eq!(rto_min(&own), Some("200000"));
         assert!(words_of(&own).contains(" k 9 "));
-        assert_eq!(
-            rto_min(&of(&["acceltor.rto_min=kernel"], "reno", 100).unwrap()),
-            None
-        );
+        assert_eq!(rto_min(&of(&["acceltor.rto_min=kernel"], "reno", 100).unwrap()), None);
         assert!(run.topology.nodes.iter().any(|node| node.name == "ao"));
     }
 
@@ -511,22 +483,14 @@ limit = "1.5MB"
 
     #[test]
     fn a_plan_without_scale_matches_the_scaled_guest() {
-        let mut scenario = parse("rotor", &text(), &["scale=5".to_owned()])
-            .unwrap()
-            .scenario;
+        let mut scenario = parse("rotor", &text(), &["scale=5".to_owned()]).unwrap().scenario;
         let Job::Run(run) = plan(&scenario, "reno", 7, 1).unwrap().job else {
             panic!("no run");
         };
         let guest = of(&[], "reno", 5).unwrap();
         let k = |run: &RunPlan| {
             let words = words_of(run);
-            words
-                .split_once(" k ")
-                .unwrap()
-                .1
-                .split(' ')
-                .next()
-                .map(str::to_owned)
+            words.split_once(" k ").unwrap().1.split(' ').next().map(str::to_owned)
         };
         assert_eq!(k(&run), k(&guest));
         let us = |run: &RunPlan| rto_min(run).unwrap().parse::<u64>().unwrap();

@@ -31,10 +31,7 @@ pub fn schema() -> Result<Value> {
     if let Some(properties) = whole["properties"].as_object() {
         for (key, property) in properties {
             let said = property.get("description").cloned();
-            keys.insert(
-                key.clone(),
-                json!({ "description": said.unwrap_or(json!("")) }),
-            );
+            keys.insert(key.clone(), json!({ "description": said.unwrap_or(json!("")) }));
         }
     }
     keys.insert(
@@ -135,10 +132,7 @@ mod tests {
             return Some(format!("{at}: without {key}"));
         }
         object.iter().find_map(|(key, value)| {
-            match (
-                schema["properties"].get(key),
-                &schema["additionalProperties"],
-            ) {
+            match (schema["properties"].get(key), &schema["additionalProperties"]) {
                 (Some(property), _) => inner(property, value, key),
                 (None, Value::Bool(false)) => Some(format!("{at}: unknown key '{key}'")),
                 (None, others) => inner(others, value, key),
@@ -159,22 +153,14 @@ mod tests {
     fn the_schema_in_the_docs_is_current() {
         let text = fs::read_to_string(repository().join("docs/scenario.schema.json")).unwrap();
         let kept: Value = serde_json::from_str(&text).unwrap();
-        assert!(
-            kept == schema().unwrap(),
-            "try: xdc schema >docs/scenario.schema.json"
-        );
+        assert!(kept == schema().unwrap(), "try: xdc schema >docs/scenario.schema.json");
     }
 
     #[test]
     fn every_shipped_scenario_is_valid() {
         let schema = schema().unwrap();
         let mut count = 0;
-        for folder in [
-            "scenarios",
-            "scenarios/physics",
-            "scenarios/twin",
-            "selftests/guest",
-        ] {
+        for folder in ["scenarios", "scenarios/physics", "scenarios/twin", "selftests/guest"] {
             for entry in fs::read_dir(repository().join(folder)).unwrap() {
                 let path = entry.unwrap().path();
                 if path.extension().is_none_or(|extension| extension != "toml") {
@@ -197,11 +183,7 @@ mod tests {
         for (from, to, said) in [
             ("mtu = 1500", "mut = 1500", "/topology: "),
             ("to = \"r\"", "", "/watch/0: without \"to\""),
-            (
-                "rate = \"1gbit\"",
-                "rate = 1000000000",
-                "/topology/links/0/rate",
-            ),
+            ("rate = \"1gbit\"", "rate = 1000000000", "/topology/links/0/rate"),
             ("sample = \"1ms\"", "sample = 1", "/sample: "),
             ("engine = \"uml\"", "engine = \"vmware\"", "/engine: "),
         ] {

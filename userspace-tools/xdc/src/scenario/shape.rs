@@ -39,13 +39,7 @@ pub struct Shape<'a> {
 
 /// Properties of a direction that a drawing shows.
 fn look(direction: &Direction) -> String {
-    let Direction {
-        rate_bps,
-        delay_ns,
-        queue,
-        faults: _,
-        policer,
-    } = direction;
+    let Direction { rate_bps, delay_ns, queue, faults: _, policer } = direction;
     // Seeds of equal ports differ and are left out.
     let queue = match queue {
         Some(xdc_proto::Queue::Phantom(port)) => {
@@ -89,11 +83,7 @@ impl<'a> Shape<'a> {
         let mut group_of: BTreeMap<usize, usize> = BTreeMap::new();
         for (node, &color) in topology.nodes.iter().zip(&colors) {
             let group = *group_of.entry(color).or_insert_with(|| {
-                groups.push(Group {
-                    names: Vec::new(),
-                    router: node.router,
-                    column: 0,
-                });
+                groups.push(Group { names: Vec::new(), router: node.router, column: 0 });
                 groups.len() - 1
             });
             groups[group].names.push(&node.name);
@@ -104,12 +94,7 @@ impl<'a> Shape<'a> {
             let [a, b] = seen.ends.map(|node| group_of[&colors[node]]);
             let ends = (a, b);
             let cable = *known.entry((ends, seen.looks)).or_insert_with(|| {
-                cables.push(Cable {
-                    ends,
-                    count: 0,
-                    ab: &link.ab,
-                    ba: &link.ba,
-                });
+                cables.push(Cable { ends, count: 0, ab: &link.ab, ba: &link.ba });
                 cables.len() - 1
             });
             cables[cable].count += 1;
@@ -166,11 +151,7 @@ impl<'a> Shape<'a> {
             let beside =
                 switch.is_some_and(|next| far[next] == Some(1)) && !self.groups[group].router;
             let sends = !self.groups[group].names.iter().any(|name| receives(name));
-            let column = if beside && sends {
-                0
-            } else {
-                distance.unwrap_or(0)
-            };
+            let column = if beside && sends { 0 } else { distance.unwrap_or(0) };
             self.groups[group].column = column;
         }
     }
@@ -227,11 +208,7 @@ fn colors(topology: &Topology, links: &[Seen]) -> Vec<usize> {
     let (mut colors, mut count) = numbered(names.collect());
     for _ in 0..MOST_LOOKS / links.len().max(1) {
         let mut around: Vec<Vec<(usize, [usize; 2])>> = vec![Vec::new(); colors.len()];
-        for Seen {
-            ends: [a, b],
-            looks: [ab, ba],
-        } in links
-        {
+        for Seen { ends: [a, b], looks: [ab, ba] } in links {
             around[*a].push((colors[*b], [*ab, *ba]));
             around[*b].push((colors[*a], [*ba, *ab]));
         }
@@ -262,13 +239,8 @@ mod tests {
         let xdc_proto::Job::Run(run) = plan.job else {
             panic!("no run");
         };
-        let shape = Shape::new(&run.topology, |host| {
-            run.flows.iter().any(|flow| flow.dst == host)
-        });
-        let placed = shape
-            .groups
-            .iter()
-            .map(|group| (group.column, group.label()));
+        let shape = Shape::new(&run.topology, |host| run.flows.iter().any(|flow| flow.dst == host));
+        let placed = shape.groups.iter().map(|group| (group.column, group.label()));
         (placed.collect(), shape.sites().is_some())
     }
 

@@ -107,10 +107,7 @@ pub fn obstacle(run: &RunPlan) -> Option<String> {
     }
     let bursts = run.events.iter();
     let bursts = bursts.filter(|event| matches!(event.change, Change::BurstLoss { .. }));
-    if let Some(end) = bursts
-        .flat_map(|event| &event.ends)
-        .find(|end| !is_router(&end.node))
-    {
+    if let Some(end) = bursts.flat_map(|event| &event.ends).find(|end| !is_router(&end.node)) {
         let node = &end.node;
         return Some(format!("'burst_loss' from {node} needs Linux switches"));
     }
@@ -119,9 +116,7 @@ pub fn obstacle(run: &RunPlan) -> Option<String> {
         ends.flat_map(|link| [(&link.a, &link.b, &link.ab), (&link.b, &link.a, &link.ba)]);
     ends.find_map(|(from, to, direction)| {
         let reason = obstacle_of(direction).filter(|_| is_router(from))?;
-        Some(format!(
-            "{reason} on the link from {from} to {to} needs Linux switches"
-        ))
+        Some(format!("{reason} on the link from {from} to {to} needs Linux switches"))
     })
     .or_else(|| obstacle_of_observers(topology, &run.taps, &run.trace))
 }
@@ -174,16 +169,10 @@ mod tests {
         let wanted = planned(&["topology.switch=linux"]);
         assert_eq!(text(&wanted), "Linux switches");
         let offload = planned(&["topology.offload=true"]);
-        assert_eq!(
-            text(&offload),
-            "Linux switches ('offload' needs Linux switches)"
-        );
+        assert_eq!(text(&offload), "Linux switches ('offload' needs Linux switches)");
         assert!(!planned(&["engine=qemu"]).topology.fabric);
         let router = routers(&modern.topology).next().unwrap().to_owned();
-        let tap = |node: &str| Tap {
-            node: node.to_owned(),
-            ..Tap::default()
-        };
+        let tap = |node: &str| Tap { node: node.to_owned(), ..Tap::default() };
         let host = modern.topology.nodes.iter().find(|node| !node.router);
         let host = tap(&host.unwrap().name);
         assert!(obstacle_of_observers(&modern.topology, &[host], &[]).is_none());

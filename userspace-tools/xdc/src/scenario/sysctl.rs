@@ -42,10 +42,8 @@ fn check_kernels(name: &str, value: &str) -> Result<()> {
     static KNOWN: LazyLock<BTreeMap<&str, bool>> = LazyLock::new(|| {
         let lines = include_str!("sysctls.txt").lines();
         let lines = lines.filter(|line| line.starts_with("net."));
-        let known = lines.map(|line| {
-            line.strip_suffix(" -")
-                .map_or((line, false), |name| (name, true))
-        });
+        let known =
+            lines.map(|line| line.strip_suffix(" -").map_or((line, false), |name| (name, true)));
         known.collect()
     });
     match KNOWN.get(name) {
@@ -54,18 +52,13 @@ fn check_kernels(name: &str, value: &str) -> Result<()> {
             let mut words = value.split_whitespace();
             let is_number =
                 !value.trim().is_empty() && words.all(|word| word.parse::<i64>().is_ok());
-            check_that(is_number, "not a number", || {
-                "a number, or several".to_owned()
-            })
+            check_that(is_number, "not a number", || "a number, or several".to_owned())
         }
         None => {
             let group = name.rsplit_once('.').map_or("", |(group, _)| group);
             let last = |name: &'static str| name.strip_prefix(group)?.strip_prefix('.');
             let beside: Vec<_> = KNOWN.keys().filter_map(|known| last(known)).collect();
-            let own = name
-                .strip_prefix(group)
-                .unwrap_or(name)
-                .trim_start_matches('.');
+            let own = name.strip_prefix(group).unwrap_or(name).trim_start_matches('.');
             let near =
                 nearest(own, &beside).filter(|near| strsim::damerau_levenshtein(near, own) <= 2);
             check_that(near.is_none(), "no such sysctl", || {
@@ -121,20 +114,15 @@ fn check_row(params: &[ParamInfo], key: &str, value: &str) -> Result<()> {
             None => all.join(", "),
         });
     };
-    let is_in_range = value
-        .parse::<u32>()
-        .is_ok_and(|number| (param.min..=param.max).contains(&number));
+    let is_in_range =
+        value.parse::<u32>().is_ok_and(|number| (param.min..=param.max).contains(&number));
     check_that(is_in_range, "out of range", || {
         format!("{} to {} ({})", param.min, param.max, param.unit)
     })
 }
 
 fn check_that(holds: bool, what: &str, hint: impl FnOnce() -> String) -> Result<()> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Error::usage(what).hint(hint()))
-    }
+    if holds { Ok(()) } else { Err(Error::usage(what).hint(hint())) }
 }
 
 fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -150,9 +138,7 @@ mod tests {
         let text = include_str!("../../../../docs/examples/60-xdc.conf");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let pairs: Vec<_> = lines.filter_map(|line| line.split_once('=')).collect();
-        let ours = pairs
-            .iter()
-            .filter(|(name, _)| name.starts_with("net.toll."));
+        let ours = pairs.iter().filter(|(name, _)| name.starts_with("net.toll."));
         assert_eq!(ours.count(), 1);
         for (name, value) in pairs {
             assert!(check(name.trim(), value.trim()).is_ok(), "{name}");

@@ -70,10 +70,7 @@ fn errors_name_the_line() {
     assert!(err.contains("100kg"), "{err}");
     let text = SMALL.replace("quickack", "quikack").replace("mtu", "mut");
     let err = parse("small", &text, &[]).unwrap_err().lines().join(" ");
-    assert!(
-        err.contains("small:7: topology.mut: unknown word 'mut' try: 'mtu'"),
-        "{err}"
-    );
+    assert!(err.contains("small:7: topology.mut: unknown word 'mut' try: 'mtu'"), "{err}");
 }
 
 #[test]
@@ -95,10 +92,7 @@ fn set_overrides_and_refuses_typos() {
     assert!(s.queues["port"].drain.is_some());
     assert_eq!(s.flows[0].bytes, Size(2_000_000));
     assert_eq!(s.sysctl["net.ipv4.tcp_sack"], Scalar::Integer(0));
-    assert_eq!(
-        s.cc["unocc"].sysctl["net.unocc.profile"],
-        Scalar::Text("paper".to_owned())
-    );
+    assert_eq!(s.cc["unocc"].sysctl["net.unocc.profile"], Scalar::Text("paper".to_owned()));
     // Also if the scenario has its own value.
     let sysctl = &s.cc["unocc"].sysctl;
     assert_eq!(sysctl["net.unocc.intra_rtt_us"], Scalar::Integer(14));
@@ -111,14 +105,8 @@ fn set_overrides_and_refuses_typos() {
     ] {
         assert!(with(&[bad]).is_err(), "{bad}");
     }
-    let said = with(&["topology.hots=[\"a\"]"])
-        .unwrap_err()
-        .lines()
-        .join(" ");
-    assert!(
-        said.contains("unknown word 'hots'") && said.contains("'hosts'"),
-        "{said}"
-    );
+    let said = with(&["topology.hots=[\"a\"]"]).unwrap_err().lines().join(" ");
+    assert!(said.contains("unknown word 'hots'") && said.contains("'hosts'"), "{said}");
 }
 
 #[test]
@@ -152,10 +140,7 @@ fn errors_in_a_variant_name_its_line() {
         "{said}"
     );
     let said = self::said(variant(SMALL, "[topology.links.9]\nmtu = 9000\n", &[]));
-    assert!(
-        said.contains(":2: topology.links.9: there is no element '9'"),
-        "{said}"
-    );
+    assert!(said.contains(":2: topology.links.9: there is no element '9'"), "{said}");
 }
 
 #[test]
@@ -165,11 +150,7 @@ fn a_later_tc_replaces_the_other_keys() {
         variant(&of_cc, "[queues.port]\ntc = \"fq_codel ecn\"\n", &[]),
         parse("small", &of_cc, &["queues.port.tc=fq_codel ecn".to_owned()]),
         // The last --set wins.
-        variant(
-            &of_cc,
-            "",
-            &["queues.port.limit=2MB", "queues.port.tc=fq_codel ecn"],
-        ),
+        variant(&of_cc, "", &["queues.port.limit=2MB", "queues.port.tc=fq_codel ecn"]),
     ] {
         let scenario = loaded.unwrap().scenario;
         let port = &scenario.queues["port"];
@@ -182,31 +163,22 @@ fn a_later_tc_replaces_the_other_keys() {
         }
     }
     // For one congestion control only; the other one keeps its keys.
-    let scenario = variant(
-        &of_cc,
-        "[cc.cubic.queues.port]\ntc = \"bfifo limit 1mb\"\n",
-        &[],
-    )
-    .unwrap()
-    .scenario;
+    let scenario = variant(&of_cc, "[cc.cubic.queues.port]\ntc = \"bfifo limit 1mb\"\n", &[])
+        .unwrap()
+        .scenario;
     assert!(scenario.queues["port"].has_keys());
     assert!(!scenario.cc["cubic"].queues["port"].has_keys());
 }
 
 #[test]
 fn other_keys_replace_a_tc() {
-    let of_tc = SMALL.replace(
-        "limit = \"100kb\"\nmin = \"25kb\"\nmax = \"75%\"",
-        "tc = \"fq_codel\"",
-    );
+    let of_tc =
+        SMALL.replace("limit = \"100kb\"\nmin = \"25kb\"\nmax = \"75%\"", "tc = \"fq_codel\"");
     assert_ne!(of_tc, SMALL);
     let phantom = "[queues.port]\nlimit = \"1MB\"\n";
     let port = |loaded: Result<Loaded>| loaded.unwrap().scenario.queues["port"].clone();
     let of_file = port(variant(&of_tc, phantom, &[]));
-    assert!(
-        of_file.tc.is_none() && of_file.limit.is_some(),
-        "{of_file:?}"
-    );
+    assert!(of_file.tc.is_none() && of_file.limit.is_some(), "{of_file:?}");
     // A single key belongs to the existing queue.
     let said = said(variant(&of_tc, "", &["queues.port.limit=1MB"]));
     assert!(!said.contains("line "), "{said}");
@@ -231,21 +203,12 @@ fn tc_with_other_keys_is_refused_with_its_line() {
     let sentence = "'tc' excludes all other keys of a queue";
     let own = SMALL.replace("[queues.port]", "[queues.port]\ntc = \"fq_codel\"");
     let text = said(parse("small", &own, &[]));
-    assert!(
-        text.contains("small:20: queues.port: ") && text.contains(sentence),
-        "{text}"
-    );
+    assert!(text.contains("small:20: queues.port: ") && text.contains(sentence), "{text}");
     let text = said(variant(SMALL, &format!("\n{both}"), &[]));
-    assert!(
-        text.contains("own.toml:3: ") && text.contains(sentence),
-        "{text}"
-    );
+    assert!(text.contains("own.toml:3: ") && text.contains(sentence), "{text}");
     let of_cc = both.replace("queues", "cc.cubic.queues");
     let text = said(variant(SMALL, &of_cc, &[]));
-    assert!(
-        text.contains("own.toml:2: ") && text.contains(sentence),
-        "{text}"
-    );
+    assert!(text.contains("own.toml:2: ") && text.contains(sentence), "{text}");
     let set = "queues.port={tc=\"fq_codel\", limit=\"1MB\"}";
     let text = said(with(&[set]));
     assert!(text.contains(set) && text.contains(sentence), "{text}");
@@ -274,10 +237,7 @@ fn inherited_keys_can_be_unset() {
         "{text}"
     );
     let text = said(with(&["unset=queues.prot.max"]));
-    assert!(
-        text.contains("--set unset=queues.prot.max") && text.contains("try: 'port'"),
-        "{text}"
-    );
+    assert!(text.contains("--set unset=queues.prot.max") && text.contains("try: 'port'"), "{text}");
     let text = said(variant(SMALL, "unset = 5\n", &[]));
     assert!(text.contains("'unset' must be a list of keys"), "{text}");
     assert!(with(&["unset=topology"]).is_err());

@@ -97,12 +97,7 @@ impl Trace {
             b'0'..=b'9' if !first.contains(',') => opportunities(own)?,
             _ => of_csv(own)?,
         };
-        rows.dedup_by(|next, last| {
-            Row {
-                at: last.at,
-                ..*next
-            } == *last
-        });
+        rows.dedup_by(|next, last| Row { at: last.at, ..*next } == *last);
         budget.charge("rows of a trace", rows.len(), size_of::<Row>())?;
         Ok(Self {
             text: text.to_owned(),
@@ -170,10 +165,8 @@ fn opportunities(text: &str) -> Result<(Vec<Row>, Time)> {
 }
 
 fn of_csv(text: &str) -> Result<(Vec<Row>, Time)> {
-    let mut reader = ReaderBuilder::new()
-        .comment(Some(b'#'))
-        .trim(Trim::All)
-        .from_reader(text.as_bytes());
+    let mut reader =
+        ReaderBuilder::new().comment(Some(b'#')).trim(Trim::All).from_reader(text.as_bytes());
     let malformed = |err: csv::Error| Error::usage(err.to_string());
     let header = reader.headers().map_err(malformed)?.clone();
     let header: Vec<_> = header.iter().collect();
@@ -202,13 +195,10 @@ fn of_json(text: &str) -> Result<(Vec<Row>, Time)> {
     let numbers = |(n, object): (usize, &Map<String, Value>)| {
         let numbers = header.iter().map(|key| object.get(*key)?.as_f64());
         let numbers: Option<Vec<_>> = numbers.collect();
-        numbers
-            .filter(|_| object.len() == header.len())
-            .ok_or_else(|| {
-                let err =
-                    Error::usage("it has other keys than the first row, or other than numbers");
-                err.about(format!("row {}", n + 1)).hint(example)
-            })
+        numbers.filter(|_| object.len() == header.len()).ok_or_else(|| {
+            let err = Error::usage("it has other keys than the first row, or other than numbers");
+            err.about(format!("row {}", n + 1)).hint(example)
+        })
     };
     let rows: Result<Vec<_>> = objects.iter().enumerate().map(numbers).collect();
     series(&header, &rows?)
@@ -234,9 +224,7 @@ fn series(header: &[&str], table: &[Vec<f64>]) -> Result<(Vec<Row>, Time)> {
     let (time, unit) =
         time.ok_or_else(|| Error::usage("there is no column 'time_s' or 'time_ms'"))?;
     if values.iter().all(|(name, _)| place(name).is_none()) {
-        return Err(Error::usage(
-            "there is no column 'rate_mbps', 'delay_ms' or 'loss_percent'",
-        ));
+        return Err(Error::usage("there is no column 'rate_mbps', 'delay_ms' or 'loss_percent'"));
     }
     let start = match table.first() {
         Some(first) => first[time],
@@ -291,12 +279,7 @@ pub fn replay(
     scale: u32,
 ) -> Result<()> {
     let duration = scenario.duration.unwrap_or_default();
-    for Traced {
-        link,
-        forward,
-        file,
-    } in traced
-    {
+    for Traced { link, forward, file } in traced {
         let about = |err: Error| err.about(format!("the trace '{file}'"));
         let missing = || Error::usage(format!("the trace '{file}' was not read"));
         let trace = scenario.traces.get(*file).ok_or_else(missing)?;
@@ -328,9 +311,7 @@ pub fn replay(
         let is_phantom = direction.queue.as_ref().is_some_and(|it| it.is_phantom());
         if trace.stops() && !is_phantom {
             let err = Error::usage("it stops the link, which only a phantom port can do");
-            return Err(about(
-                err.hint("limit = \"500kB\" instead of 'tc' in [queues]"),
-            ));
+            return Err(about(err.hint("limit = \"500kB\" instead of 'tc' in [queues]")));
         }
         let bytes =
             size_of::<Event>() + size_of::<End>() + text_bytes([end.node.as_str(), &end.port]);
@@ -348,9 +329,7 @@ pub fn replay(
                 Change::Rate { bps }
             });
             let delay = row.delay.filter(|_| row.delay != last.delay);
-            let delay = delay.map(|delay| Change::Delay {
-                ns: delay.0 * scale,
-            });
+            let delay = delay.map(|delay| Change::Delay { ns: delay.0 * scale });
             let loss = row.loss.filter(|_| row.loss != last.loss);
             let loss = loss.map(|loss| Change::Loss { ppm: loss.0 });
             for change in [rate, delay, loss].into_iter().flatten() {

@@ -76,12 +76,7 @@ impl TunnelSpec {
             ("timer", timer.map(us)),
             ("flush", self.flush.map(us)),
         ] {
-            words.extend(
-                value
-                    .map(|value| [name.to_owned(), value])
-                    .into_iter()
-                    .flatten(),
-            );
+            words.extend(value.map(|value| [name.to_owned(), value]).into_iter().flatten());
         }
         words
     }
@@ -91,16 +86,9 @@ impl TunnelSpec {
     /// All options in ip's words, including those set per pair of hosts.
     pub fn all_words(&self) -> Vec<String> {
         let mut words = self.words(false);
-        let own = [
-            ("channels", self.channels.map(u16::from)),
-            ("window", self.window),
-        ];
+        let own = [("channels", self.channels.map(u16::from)), ("window", self.window)];
         for (name, value) in own {
-            words.extend(
-                value
-                    .into_iter()
-                    .flat_map(|n| [name.to_owned(), n.to_string()]),
-            );
+            words.extend(value.into_iter().flat_map(|n| [name.to_owned(), n.to_string()]));
         }
         words
     }
@@ -119,9 +107,7 @@ pub fn tunnels(
     };
     let about = |err: Error| err.about("[tunnel]");
     if paths.topology().ipv6 {
-        return Err(about(
-            Error::usage("the tunnels of a scenario need IPv4").hint("ip = 4"),
-        ));
+        return Err(about(Error::usage("the tunnels of a scenario need IPv4").hint("ip = 4")));
     }
     if scale != 1 {
         return Err(about(
@@ -152,9 +138,7 @@ pub fn tunnels(
     for (((a, b), (count, rtt_us)), port) in pairs.into_iter().zip(FIRST_PORT..) {
         if port >= END_PORT {
             let most = END_PORT - FIRST_PORT;
-            return Err(about(Error::usage(format!(
-                "more than {most} pairs of hosts"
-            ))));
+            return Err(about(Error::usage(format!("more than {most} pairs of hosts"))));
         }
         let mut options = spec.words(classes.is_inter(rtt_us));
         let channels = spec.channels.map_or(count.min(MAX_CHANNELS), usize::from);
@@ -167,15 +151,8 @@ pub fn tunnels(
             options.extend([name.to_owned(), value.to_string()]);
         }
         let texts = options.iter().chain([&a, &b]).map(String::as_str);
-        budget
-            .charge("tunnels", 1, size_of::<Tunnel>() + text_bytes(texts))
-            .map_err(about)?;
-        tunnels.push(Tunnel {
-            a,
-            b,
-            port,
-            options,
-        });
+        budget.charge("tunnels", 1, size_of::<Tunnel>() + text_bytes(texts)).map_err(about)?;
+        tunnels.push(Tunnel { a, b, port, options });
     }
     Ok(tunnels)
 }
@@ -185,9 +162,7 @@ pub fn memory_bytes(tunnels: &[Tunnel]) -> u64 {
     let of_one = |tunnel: &Tunnel| {
         let words: Vec<_> = tunnel.options.iter().map(String::as_str).collect();
         // Invalid options have been refused before.
-        2 * unorc::Options::parse(&words)
-            .unwrap_or_default()
-            .memory_bytes()
+        2 * unorc::Options::parse(&words).unwrap_or_default().memory_bytes()
     };
     tunnels.iter().map(of_one).sum()
 }
@@ -200,9 +175,7 @@ fn window(paths: &Paths<'_>, a: &str, b: &str, rtt_us: f64) -> Result<u64> {
     let rate_bps = rates.filter(|&bps| bps > 0).min().unwrap_or(0);
     let bdp_packets = rate_bps as f64 * rtt_us / 8e6 / f64::from(mtu.max(1));
     let packets = (2.0 * bdp_packets) as u64 + QUEUE_PACKETS;
-    Ok(packets
-        .clamp(*WINDOWS.start(), *WINDOWS.end())
-        .next_power_of_two())
+    Ok(packets.clamp(*WINDOWS.start(), *WINDOWS.end()).next_power_of_two())
 }
 
 #[cfg(test)]
@@ -235,12 +208,7 @@ mod tests {
         assert!(run.topology.tunnels.iter().map(ends).eq(wanted));
         let words = run.topology.tunnels[0].options.join(" ");
         assert_eq!(words, "paths reps fec off timer 63 channels 2 window 1024");
-        assert!(
-            run.topology.tunnels[1]
-                .options
-                .join(" ")
-                .contains("channels 1")
-        );
+        assert!(run.topology.tunnels[1].options.join(" ").contains("channels 1"));
     }
 
     #[test]

@@ -109,18 +109,12 @@ fn key_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>, of_a_table: bool) -
         DeValue::Table(table) => table
             .iter()
             .map(|(name, value)| {
-                (
-                    name.get_ref().to_string(),
-                    !of_a_table && covers(name.span()),
-                    value,
-                )
+                (name.get_ref().to_string(), !of_a_table && covers(name.span()), value)
             })
             .collect(),
-        DeValue::Array(array) => array
-            .iter()
-            .enumerate()
-            .map(|(n, value)| (n.to_string(), false, value))
-            .collect(),
+        DeValue::Array(array) => {
+            array.iter().enumerate().map(|(n, value)| (n.to_string(), false, value)).collect()
+        }
         _ => Vec::new(),
     };
     for (step, is_name, value) in inner {

@@ -63,11 +63,7 @@ pub fn of_kernel(root: &Path, release: &str, running: bool) -> Option<(PathBuf, 
     let packed = root.join("proc/config.gz");
     if running && packed.exists() {
         // Every host with kernel packages has gzip.
-        let output = Command::new(find_program("gzip")?)
-            .arg("-dc")
-            .arg(&packed)
-            .output()
-            .ok()?;
+        let output = Command::new(find_program("gzip")?).arg("-dc").arg(&packed).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
         return Some((packed, Config::parse(&text)));
     }

@@ -29,42 +29,15 @@ pub const CASES: &[Case] = &[
         name: "gemini: a mark reduces the window by alpha x F, F = 4K / (C x RTT)",
         run: mark_takes_alpha_f,
     },
-    Case {
-        name: "gemini: F falls with the RTT",
-        run: f_falls_with_rtt,
-    },
-    Case {
-        name: "gemini: K is in packets per Gbit/s",
-        run: k_packets,
-    },
-    Case {
-        name: "gemini: marks reduce the window by at most half",
-        run: marks_take_at_most_half,
-    },
-    Case {
-        name: "gemini: at most one reduction per RTT",
-        run: once_per_rtt,
-    },
-    Case {
-        name: "gemini: an unmarked window adds h packets, exactly",
-        run: h,
-    },
-    Case {
-        name: "gemini: h grows with the RTT",
-        run: h_grows_with_rtt,
-    },
-    Case {
-        name: "gemini: h is at least a tenth of a packet and at most five",
-        run: h_bounds,
-    },
-    Case {
-        name: "gemini: without a known C h is that of 1 Gbit/s at least",
-        run: untold_rate,
-    },
-    Case {
-        name: "gemini: marked bytes do not increase the window",
-        run: marked_bytes_add_nothing,
-    },
+    Case { name: "gemini: F falls with the RTT", run: f_falls_with_rtt },
+    Case { name: "gemini: K is in packets per Gbit/s", run: k_packets },
+    Case { name: "gemini: marks reduce the window by at most half", run: marks_take_at_most_half },
+    Case { name: "gemini: at most one reduction per RTT", run: once_per_rtt },
+    Case { name: "gemini: an unmarked window adds h packets, exactly", run: h },
+    Case { name: "gemini: h grows with the RTT", run: h_grows_with_rtt },
+    Case { name: "gemini: h is at least a tenth of a packet and at most five", run: h_bounds },
+    Case { name: "gemini: without a known C h is that of 1 Gbit/s at least", run: untold_rate },
+    Case { name: "gemini: marked bytes do not increase the window", run: marked_bytes_add_nothing },
     Case {
         name: "gemini: the window does not grow while the application is slow",
         run: application_limited,
@@ -73,54 +46,30 @@ pub const CASES: &[Case] = &[
         name: "gemini: a WAN delay above T reduces by beta, once per RTT, and stops the increase",
         run: wan_takes_beta,
     },
-    Case {
-        name: "gemini: a WAN delay of exactly T is not congestion",
-        run: wan_threshold,
-    },
-    Case {
-        name: "gemini: a round with one short RTT is not congested",
-        run: wan_minimum,
-    },
-    Case {
-        name: "gemini: the larger of two reductions applies",
-        run: larger_cut_wins,
-    },
+    Case { name: "gemini: a WAN delay of exactly T is not congestion", run: wan_threshold },
+    Case { name: "gemini: a round with one short RTT is not congested", run: wan_minimum },
+    Case { name: "gemini: the larger of two reductions applies", run: larger_cut_wins },
     Case {
         name: "gemini: the base RTT is the minimum over rtt_base_window_ms",
         run: base_rtt_window,
     },
-    Case {
-        name: "gemini: slow start doubles until the first mark",
-        run: slow_start_until_mark,
-    },
+    Case { name: "gemini: slow start doubles until the first mark", run: slow_start_until_mark },
     Case {
         name: "gemini: slow start ends with the first WAN congestion",
         run: slow_start_until_wan,
     },
-    Case {
-        name: "gemini: the floor is two packets",
-        run: floor,
-    },
+    Case { name: "gemini: the floor is two packets", run: floor },
     Case {
         name: "gemini: the pacing rate is 1.2 windows per smoothed RTT, two in slow start",
         run: pacing,
     },
-    Case {
-        name: "gemini: a loss halves the window",
-        run: loss_takes_half,
-    },
+    Case { name: "gemini: a loss halves the window", run: loss_takes_half },
     Case {
         name: "gemini: after a loss one RTT passes without a reduction",
         run: no_cut_after_loss,
     },
-    Case {
-        name: "gemini: a timeout restarts slow start up to half of the window",
-        run: timeout,
-    },
-    Case {
-        name: "gemini: a D-SACK undoes the reduction",
-        run: undo_dsack,
-    },
+    Case { name: "gemini: a timeout restarts slow start up to half of the window", run: timeout },
+    Case { name: "gemini: a D-SACK undoes the reduction", run: undo_dsack },
 ];
 
 /// Fraction of the window that the first mark removes with the K of [`past_slow_start`], 1 byte.
@@ -141,10 +90,7 @@ fn past_slow_start_with<'a>(
     others: &[(&str, u32)],
 ) -> Result<(Flow<'a>, f64)> {
     lab.gemini(&[("k_bytes", 1), ("h_scale", 0)])?;
-    let setup = Setup {
-        initial_window: BDP_PACKETS as u16,
-        ..Setup::new("gemini")
-    };
+    let setup = Setup { initial_window: BDP_PACKETS as u16, ..Setup::new("gemini") };
     let mut flow = Flow::open(lab, setup)?;
     flow.write(bytes)?;
     let step = flow.ack_next(Mark::Ce)?;
@@ -374,10 +320,7 @@ fn wan_takes_beta(lab: &mut Lab) -> Result<()> {
             if step.cwnd() != cut.cwnd() {
                 break step;
             }
-            ensure!(
-                step.at_us < cut.at_us + 3 * CONGESTED_US,
-                "no second reduction"
-            );
+            ensure!(step.at_us < cut.at_us + 3 * CONGESTED_US, "no second reduction");
         };
         ensure!(next.sent_us >= cut.at_us, "two reductions in one RTT");
         near("window", f64::from(next.cwnd()), before * (1.0 - BETA), 1.5)?;
@@ -412,10 +355,8 @@ fn wan_minimum(lab: &mut Lab) -> Result<()> {
     }
     // Checks that most RTTs exceeded the limit.
     let limit_us = RTT_US + T_US;
-    let long = flow.steps[from..]
-        .iter()
-        .filter(|step| step.at_us - step.sent_us > limit_us)
-        .count();
+    let long =
+        flow.steps[from..].iter().filter(|step| step.at_us - step.sent_us > limit_us).count();
     ensure!(long > 300, "only {long} RTTs were long");
     Ok(())
 }
@@ -429,10 +370,7 @@ fn larger_cut_wins(lab: &mut Lab) -> Result<()> {
         let before = last(&flow);
         let step = until_it_falls(&mut flow, Mark::Ce)?;
         let by_marks = (before.alpha() * f(f64::from(k_bytes), &step)).min(0.5);
-        ensure!(
-            marks_win == (by_marks > BETA + 0.1),
-            "reduced by {by_marks}"
-        );
+        ensure!(marks_win == (by_marks > BETA + 0.1), "reduced by {by_marks}");
         let cut = by_marks.max(BETA);
         let want = (f64::from(before.cwnd()) + 0.5) * (1.0 - cut);
         near("window", f64::from(step.cwnd()), want, 1.5)?;
@@ -469,11 +407,7 @@ fn slow_start_until_mark(lab: &mut Lab) -> Result<()> {
     near("window", f64::from(step.cwnd()), want, 1.0)?;
     ensure!(step.tcp.snd_ssthresh == step.cwnd());
     let after = flow.acks_of(30, Mark::No)?.cwnd();
-    ensure!(
-        after <= step.cwnd() + 1,
-        "cwnd {after} after {}",
-        step.cwnd()
-    );
+    ensure!(after <= step.cwnd() + 1, "cwnd {after} after {}", step.cwnd());
     Ok(())
 }
 
@@ -539,11 +473,7 @@ fn no_cut_after_loss(lab: &mut Lab) -> Result<()> {
         let step = flow.ack_next(Mark::Ce)?;
         let fell = step.tcp.snd_ssthresh < before;
         if step.sent_us < lost.at_us {
-            ensure!(
-                !fell,
-                "a second reduction {} us later",
-                step.at_us - lost.at_us
-            );
+            ensure!(!fell, "a second reduction {} us later", step.at_us - lost.at_us);
             quiet += 1;
         } else if fell {
             ensure!(quiet > 20, "a reduction after {quiet} ACKs");
@@ -581,10 +511,7 @@ fn undo_dsack(lab: &mut Lab) -> Result<()> {
         if step.tcp.ca_state == 3 {
             break step;
         }
-        ensure!(
-            step.at_us < late.sent_us + 10 * RTT_US,
-            "no fast retransmit"
-        );
+        ensure!(step.at_us < late.sent_us + 10 * RTT_US, "no fast retransmit");
     };
     near("ssthresh", f64::from(reduced.tcp.snd_ssthresh), 50.0, 1.0)?;
     flow.deliver(&late, Mark::No)?;

@@ -54,11 +54,7 @@ fn parameters(lab: &Lab, cc: &str) -> Result<()> {
 fn open<'a>(lab: &'a mut Lab, setup: Setup) -> Result<Flow<'a>> {
     parameters(lab, setup.cc)?;
     let mut flow = Flow::open(lab, setup)?;
-    ensure!(
-        flow.cc_name()? == setup.cc,
-        "the algorithm is {}",
-        flow.cc_name()?
-    );
+    ensure!(flow.cc_name()? == setup.cc, "the algorithm is {}", flow.cc_name()?);
     flow.write(BULK)?;
     Ok(flow)
 }
@@ -69,11 +65,7 @@ fn in_slow_start(flow: &mut Flow<'_>) -> Result<u32> {
     let mut window = flow.tcp()?.snd_cwnd;
     for _ in 0..60 {
         let step = flow.ack_next(Mark::No)?;
-        ensure!(
-            step.cwnd() == window + 1,
-            "cwnd {} after {window}",
-            step.cwnd()
-        );
+        ensure!(step.cwnd() == window + 1, "cwnd {} after {window}", step.cwnd());
         ensure!(step.tcp.snd_ssthresh == INFINITE_SSTHRESH);
         window = step.cwnd();
     }
@@ -115,15 +107,9 @@ fn repaired(flow: &mut Flow<'_>) -> Result<Step> {
 
 /// Every case.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    [
-        unocc::CASES,
-        gemini::CASES,
-        wire::CASES,
-        receiver::CASES,
-        signals::CASES,
-    ]
-    .into_iter()
-    .flatten()
+    [unocc::CASES, gemini::CASES, wire::CASES, receiver::CASES, signals::CASES]
+        .into_iter()
+        .flatten()
 }
 
 #[cfg(test)]

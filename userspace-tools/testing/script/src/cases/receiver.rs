@@ -33,22 +33,13 @@ pub const CASES: &[Case] = &[
         name: "gemini as receiver: a drop of the echo by the local queue is congestion",
         run: |lab| dropped(lab, "gemini"),
     },
-    Case {
-        name: "unocc as receiver: ACE counts the marked packets",
-        run: |lab| ace(lab, "unocc"),
-    },
+    Case { name: "unocc as receiver: ACE counts the marked packets", run: |lab| ace(lab, "unocc") },
     Case {
         name: "gemini as receiver: ACE counts the marked packets",
         run: |lab| ace(lab, "gemini"),
     },
-    Case {
-        name: "unocc as receiver without ECN: no ECE",
-        run: |lab| without_ecn(lab, "unocc"),
-    },
-    Case {
-        name: "gemini as receiver without ECN: no ECE",
-        run: |lab| without_ecn(lab, "gemini"),
-    },
+    Case { name: "unocc as receiver without ECN: no ECE", run: |lab| without_ecn(lab, "unocc") },
+    Case { name: "gemini as receiver without ECN: no ECE", run: |lab| without_ecn(lab, "gemini") },
 ];
 
 const SEGMENT_BYTES: u32 = 1_000;
@@ -58,11 +49,7 @@ const PAUSE_US: u64 = 100_000;
 const DELAYED_ACK_US: u64 = 250_000;
 
 fn open<'a>(lab: &'a mut Lab, cc: &'static str, ecn: Ecn, role: Role) -> Result<Flow<'a>> {
-    let setup = Setup {
-        ecn,
-        role,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { ecn, role, ..Setup::new(cc) };
     let mut flow = Flow::open(lab, setup)?;
     // The kernel acknowledges the first packets at once; skip them to reach delayed ACKs.
     for _ in 0..30 {
@@ -124,18 +111,11 @@ fn at_once(lab: &mut Lab, cc: &'static str) -> Result<()> {
     ensure!(acks.is_empty(), "the ACK of an unmarked packet is delayed");
     // The delayed ACK leaves without ECE, then the ACK of the marked packet with ECE.
     let acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ce, false)?;
-    let said: Vec<_> = acks
-        .iter()
-        .map(|ack| (ack.ack.wrapping_sub(first), ack.ece()))
-        .collect();
+    let said: Vec<_> = acks.iter().map(|ack| (ack.ack.wrapping_sub(first), ack.ece())).collect();
     ensure!(said == [(1_000, false), (2_000, true)], "{said:?}");
     // CWR does not end the echo: ECE reflects each packet.
     let acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ce, true)?;
-    let acks = if acks.is_empty() {
-        flow.acks_within_us(DELAYED_ACK_US)?
-    } else {
-        acks
-    };
+    let acks = if acks.is_empty() { flow.acks_within_us(DELAYED_ACK_US)? } else { acks };
     ensure!(acks.len() == 1 && acks[0].ece(), "{acks:?}");
     let acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ect0, false)?;
     ensure!(acks.len() == 1 && !acks[0].ece(), "{acks:?}");
@@ -177,10 +157,7 @@ fn ace(lab: &mut Lab, cc: &'static str) -> Result<()> {
             acks.extend(flow.send_data(SEGMENT_BYTES, Codepoint::Ect0, false)?);
             acks.extend(flow.acks_within_us(DELAYED_ACK_US)?);
             let said = acks.last().map(|ack| ack.ace);
-            ensure!(
-                said == Some((5 + marks) & 7),
-                "ACE {said:?} after {marks} marks"
-            );
+            ensure!(said == Some((5 + marks) & 7), "ACE {said:?} after {marks} marks");
         }
     }
     Ok(())

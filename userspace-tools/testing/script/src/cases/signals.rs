@@ -40,10 +40,7 @@ fn growing<'a>(lab: &'a mut Lab, setup: Setup) -> Result<Flow<'a>> {
     let mut flow = open(lab, setup)?;
     let step = flow.acks_of(60, Mark::No)?;
     let ssthresh = step.tcp.snd_ssthresh;
-    ensure!(
-        ssthresh == INFINITE_SSTHRESH,
-        "slow start ended at {ssthresh}"
-    );
+    ensure!(ssthresh == INFINITE_SSTHRESH, "slow start ended at {ssthresh}");
     Ok(flow)
 }
 
@@ -65,16 +62,10 @@ fn path_mtu(lab: &mut Lab, cc: &'static str) -> Result<()> {
         let step = flow.ack_next(Mark::No)?;
         let ssthresh = step.tcp.snd_ssthresh;
         // ssthresh counts packets of another size.
-        ensure!(
-            ssthresh >= before.snd_cwnd,
-            "slow start ended at {ssthresh}"
-        );
+        ensure!(ssthresh >= before.snd_cwnd, "slow start ended at {ssthresh}");
         // TCP_INFO has the recovery window; the pacing rate shows the algorithm's own.
         let (pace, had) = (step.tcp.pacing_rate, before.pacing_rate);
-        ensure!(
-            pace * 20 >= had * 19,
-            "paced at {pace} bytes/s, {had} before"
-        );
+        ensure!(pace * 20 >= had * 19, "paced at {pace} bytes/s, {had} before");
         if step.tcp.ca_state == 0 {
             let kept = u64::from(step.cwnd()) * 860;
             let had = u64::from(before.snd_cwnd) * 1_000;
@@ -95,10 +86,7 @@ fn tail_loss(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 fn tail_loss_with_probes(lab: &mut Lab, cc: &'static str) -> Result<()> {
     parameters(lab, cc)?;
-    let setup = Setup {
-        initial_window: 100,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { initial_window: 100, ..Setup::new(cc) };
     let mut flow = Flow::open(lab, setup)?;
     flow.write(100_000)?;
     flow.acks_of(99, Mark::No)?;
@@ -108,11 +96,7 @@ fn tail_loss_with_probes(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let probe = flow.next_arrival()?;
     let step = flow.deliver(&probe, Mark::No)?;
     ensure!(step.tcp.total_retrans == 1, "{}", step.tcp.total_retrans);
-    ensure!(
-        step.tcp.ca_state < 2,
-        "state {}: no probe",
-        step.tcp.ca_state
-    );
+    ensure!(step.tcp.ca_state < 2, "state {}: no probe", step.tcp.ca_state);
     flow.write(BULK)?;
     let step = flow.ack_next(Mark::No)?;
     let half = f64::from(before.snd_cwnd) / 2.0;
@@ -131,11 +115,7 @@ fn tail_loss_and_mark(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 fn tail_loss_and_mark_with(lab: &mut Lab, cc: &'static str, ecn: Ecn) -> Result<()> {
     parameters(lab, cc)?;
-    let setup = Setup {
-        initial_window: 100,
-        ecn,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { initial_window: 100, ecn, ..Setup::new(cc) };
     let mut flow = Flow::open(lab, setup)?;
     // In slow start, a single mark costs more.
     flow.write(400_000)?;
@@ -157,13 +137,7 @@ fn tail_loss_and_mark_with(lab: &mut Lab, cc: &'static str, ecn: Ecn) -> Result<
 
 fn local_drop_then_data(lab: &mut Lab, cc: &'static str) -> Result<()> {
     for ecn in [Ecn::Accurate, Ecn::PerPacket] {
-        let mut flow = growing(
-            lab,
-            Setup {
-                ecn,
-                ..Setup::new(cc)
-            },
-        )?;
+        let mut flow = growing(lab, Setup { ecn, ..Setup::new(cc) })?;
         let before = flow.tcp()?.snd_cwnd;
         flow.drop_at_egress(true)?;
         let during = flow.ack_next(Mark::No);
@@ -189,20 +163,10 @@ fn local_drop(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let retransmitted = during?.tcp.total_retrans;
     let step = flow.ack_next(Mark::No)?;
     let ssthresh = step.tcp.snd_ssthresh;
-    ensure!(
-        step.tcp.total_retrans == retransmitted,
-        "a retransmission repaired it"
-    );
+    ensure!(step.tcp.total_retrans == retransmitted, "a retransmission repaired it");
     ensure!(ssthresh <= before + 1, "slow start did not end");
-    ensure!(
-        ssthresh >= before / 2,
-        "ssthresh {ssthresh}, cwnd {before} before"
-    );
-    ensure!(
-        step.cwnd() <= before + 1,
-        "cwnd {} of {before}",
-        step.cwnd()
-    );
+    ensure!(ssthresh >= before / 2, "ssthresh {ssthresh}, cwnd {before} before");
+    ensure!(step.cwnd() <= before + 1, "cwnd {} of {before}", step.cwnd());
     Ok(())
 }
 
@@ -220,19 +184,11 @@ fn spurious_timeout(lab: &mut Lab, cc: &'static str) -> Result<()> {
     }
     let after = flow.tcp()?;
     ensure!(after.ca_state < 2, "state {}", after.ca_state);
-    ensure!(
-        after.snd_cwnd + 1 >= before.snd_cwnd,
-        "{} of {}",
-        after.snd_cwnd,
-        before.snd_cwnd
-    );
+    ensure!(after.snd_cwnd + 1 >= before.snd_cwnd, "{} of {}", after.snd_cwnd, before.snd_cwnd);
     // Slow start continues, because the loss that ended it is undone.
     let step = flow.ack_next(Mark::No)?;
     let ssthresh = step.tcp.snd_ssthresh;
-    ensure!(
-        ssthresh == INFINITE_SSTHRESH,
-        "slow start ended at {ssthresh}"
-    );
+    ensure!(ssthresh == INFINITE_SSTHRESH, "slow start ended at {ssthresh}");
     Ok(())
 }
 
@@ -255,9 +211,7 @@ fn receives(flow: &mut Flow<'_>, segments: u32, marked: bool) -> Result<usize> {
 /// Windows of a bulk transfer on a path without marks.
 fn windows_of_bulk(flow: &mut Flow<'_>) -> Result<Vec<u32>> {
     flow.write(BULK)?;
-    (0..300)
-        .map(|_| Ok(flow.ack_next(Mark::No)?.cwnd()))
-        .collect()
+    (0..300).map(|_| Ok(flow.ack_next(Mark::No)?.cwnd())).collect()
 }
 
 /// Fails unless both runs have the same windows within two packets.
@@ -273,11 +227,7 @@ fn same_windows(with: &[u32], without: &[u32]) -> Result<()> {
 
 fn after_receiving(lab: &mut Lab, cc: &'static str, ecn: Ecn, marked: bool) -> Result<Vec<u32>> {
     parameters(lab, cc)?;
-    let setup = Setup {
-        ecn,
-        timestamps: true,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { ecn, timestamps: true, ..Setup::new(cc) };
     let mut flow = Flow::open(lab, setup)?;
     let acks = receives(&mut flow, 300, marked)?;
     ensure!(acks >= 100, "only {acks} ACKs");
@@ -327,10 +277,7 @@ fn marked_acks_and_answers(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 fn marked_answers(lab: &mut Lab, cc: &'static str) -> Result<()> {
     parameters(lab, cc)?;
-    let setup = Setup {
-        initial_window: 32,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { initial_window: 32, ..Setup::new(cc) };
     let mut flow = Flow::open(lab, setup)?;
     for _ in 0..100 {
         receives(&mut flow, 1, false)?;
@@ -346,11 +293,7 @@ fn marked_answers(lab: &mut Lab, cc: &'static str) -> Result<()> {
 fn connecting<'a>(lab: &'a mut Lab, cc: &'static str, ecn: Ecn) -> Result<Flow<'a>> {
     parameters(lab, cc)?;
     sysctl("ipv4/tcp_ecn", "3")?;
-    let setup = Setup {
-        ecn,
-        first_cc: Some("cubic"),
-        ..Setup::new(cc)
-    };
+    let setup = Setup { ecn, first_cc: Some("cubic"), ..Setup::new(cc) };
     let flow = Flow::open(lab, setup);
     sysctl("ipv4/tcp_ecn", "2")?;
     let mut flow = flow?;
@@ -361,11 +304,7 @@ fn connecting<'a>(lab: &'a mut Lab, cc: &'static str, ecn: Ecn) -> Result<Flow<'
 fn switched_while_connecting(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = connecting(lab, cc, Ecn::Accurate)?;
     flow.ack_next(Mark::No)?;
-    ensure!(
-        flow.cc_name()? == cc,
-        "the algorithm is {}",
-        flow.cc_name()?
-    );
+    ensure!(flow.cc_name()? == cc, "the algorithm is {}", flow.cc_name()?);
     knows_marks(&mut flow)
 }
 
@@ -381,11 +320,7 @@ fn switched_without_ecn(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 fn failing<'a>(lab: &'a mut Lab, cc: &'static str, handshake: Handshake) -> Result<Flow<'a>> {
     parameters(lab, cc)?;
-    let setup = Setup {
-        role: Role::KernelAccepts,
-        handshake,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { role: Role::KernelAccepts, handshake, ..Setup::new(cc) };
     let mut flow = Flow::open(lab, setup)?;
     flow.write(BULK)?;
     Ok(flow)
@@ -401,11 +336,7 @@ fn accecn_fails_late(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let flow = failing(lab, cc, Handshake::ClearedFastOpen);
     sysctl("ipv4/tcp_fastopen", "1")?;
     let mut flow = flow?;
-    ensure!(
-        flow.cc_name()? == cc,
-        "the algorithm is {} at once",
-        flow.cc_name()?
-    );
+    ensure!(flow.cc_name()? == cc, "the algorithm is {} at once", flow.cc_name()?);
     // A round trip, so that a period of both algorithms ends.
     flow.acks_of(40, Mark::No)?;
     let arrival = flow.next_arrival()?;
@@ -439,11 +370,7 @@ fn begins_anew(lab: &mut Lab, cc: &'static str, handshake: Handshake) -> Result<
     let flow = Flow::open(lab, setup);
     sysctl("ipv4/tcp_fastopen", "1")?;
     let mut flow = flow?;
-    ensure!(
-        flow.cc_name()? == cc,
-        "the algorithm is {}",
-        flow.cc_name()?
-    );
+    ensure!(flow.cc_name()? == cc, "the algorithm is {}", flow.cc_name()?);
     super::in_slow_start(&mut flow)?;
     knows_marks(&mut flow)
 }
@@ -461,19 +388,12 @@ fn timeout_after_mark(lab: &mut Lab, cc: &'static str) -> Result<()> {
     flow.arrived.clear();
     let step = flow.deliver(&again, Mark::No)?;
     let ssthresh = step.tcp.snd_ssthresh;
-    ensure!(
-        ssthresh <= before.snd_cwnd,
-        "slow start up to {ssthresh}, from {}",
-        before.snd_cwnd
-    );
+    ensure!(ssthresh <= before.snd_cwnd, "slow start up to {ssthresh}, from {}", before.snd_cwnd);
     Ok(())
 }
 
 fn rack_timer(lab: &mut Lab, cc: &'static str) -> Result<()> {
-    let setup = Setup {
-        initial_window: 100,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { initial_window: 100, ..Setup::new(cc) };
     let mut flow = open(lab, setup)?;
     flow.acks_of(200, Mark::No)?;
     let retransmitted = flow.tcp()?.total_retrans;
@@ -513,17 +433,8 @@ fn pacing_limited(lab: &mut Lab, cc: &'static str) -> Result<()> {
 fn clamped(lab: &mut Lab, cc: &'static str) -> Result<()> {
     // The kernel has cached the clamp once Fast Open has stored the address.
     sysctl("ipv4/tcp_fastopen", "5")?;
-    let setup = Setup {
-        host: 22,
-        ..Setup::new(cc)
-    };
-    let first = Flow::open(
-        lab,
-        Setup {
-            deferred: true,
-            ..setup
-        },
-    );
+    let setup = Setup { host: 22, ..Setup::new(cc) };
+    let first = Flow::open(lab, Setup { deferred: true, ..setup });
     sysctl("ipv4/tcp_fastopen", "1")?;
     drop(first?);
     let mut flow = open(lab, setup)?;

@@ -24,18 +24,12 @@ const INTRA: f64 = INTRA_US as f64;
 const DELAYED_US: u64 = RTT_US + 100;
 
 pub const CASES: &[Case] = &[
-    Case {
-        name: "unocc: an unmarked window adds ai_ppm of the BDP",
-        run: additive_increase,
-    },
+    Case { name: "unocc: an unmarked window adds ai_ppm of the BDP", run: additive_increase },
     Case {
         name: "unocc: fractions of a packet are carried between ACKs",
         run: fractions_are_carried,
     },
-    Case {
-        name: "unocc: with line_rate_mbps 0 C is the device's rate",
-        run: device_says_the_rate,
-    },
+    Case { name: "unocc: with line_rate_mbps 0 C is the device's rate", run: device_says_the_rate },
     Case {
         name: "unocc: with line_rate_mbps 0 a socket that had no route at first can grow",
         run: no_route_at_first,
@@ -44,10 +38,7 @@ pub const CASES: &[Case] = &[
         name: "unocc: with intra_rtt_us 0 an epoch is the shortest RTT of all flows",
         run: epochs_of_the_host,
     },
-    Case {
-        name: "unocc: marked bytes do not increase the window",
-        run: marked_bytes_add_nothing,
-    },
+    Case { name: "unocc: marked bytes do not increase the window", run: marked_bytes_add_nothing },
     Case {
         name: "unocc: one ACK adds at most the increase of one RTT",
         run: one_ack_adds_one_step,
@@ -60,54 +51,27 @@ pub const CASES: &[Case] = &[
         name: "unocc: an epoch is one intra RTT, from the first ACK to a packet sent after it",
         run: epochs_between,
     },
-    Case {
-        name: "unocc: an epoch is one intra RTT inside the datacenter",
-        run: epochs_inside,
-    },
-    Case {
-        name: "unocc: the epoch clock advances after an idle time",
-        run: idle_epochs,
-    },
-    Case {
-        name: "unocc: one decrease per marked epoch, by E x 4K/(K+BDP)",
-        run: decrease,
-    },
+    Case { name: "unocc: an epoch is one intra RTT inside the datacenter", run: epochs_inside },
+    Case { name: "unocc: the epoch clock advances after an idle time", run: idle_epochs },
+    Case { name: "unocc: one decrease per marked epoch, by E x 4K/(K+BDP)", run: decrease },
     Case {
         name: "unocc: the decrease is gentle without delay, and does not compound",
         run: gentle_decrease,
     },
-    Case {
-        name: "unocc: the decrease is gentle up to delay_tolerance_ppm",
-        run: delay_tolerance,
-    },
-    Case {
-        name: "unocc: k_bytes sets K",
-        run: k_bytes,
-    },
+    Case { name: "unocc: the decrease is gentle up to delay_tolerance_ppm", run: delay_tolerance },
+    Case { name: "unocc: k_bytes sets K", run: k_bytes },
     Case {
         name: "unocc: E is the average fraction of marked bytes per epoch",
         run: e_is_a_fraction,
     },
-    Case {
-        name: "unocc: E decays in unmarked epochs without a decrease",
-        run: e_decays,
-    },
-    Case {
-        name: "unocc: skip_md_when_falling increases while E falls",
-        run: skip_when_falling,
-    },
-    Case {
-        name: "unocc: skip_md_when_falling decreases if E is above 0.9",
-        run: no_skip_above,
-    },
+    Case { name: "unocc: E decays in unmarked epochs without a decrease", run: e_decays },
+    Case { name: "unocc: skip_md_when_falling increases while E falls", run: skip_when_falling },
+    Case { name: "unocc: skip_md_when_falling decreases if E is above 0.9", run: no_skip_above },
     Case {
         name: "unocc: Quick Adapt sets the window to the bytes that one RTT delivered",
         run: quick_adapt,
     },
-    Case {
-        name: "unocc: qa_keep scales the window of Quick Adapt",
-        run: quick_adapt_keep,
-    },
+    Case { name: "unocc: qa_keep scales the window of Quick Adapt", run: quick_adapt_keep },
     Case {
         name: "unocc: Quick Adapt does not act if half of the window is delivered",
         run: quick_adapt_rests,
@@ -120,70 +84,31 @@ pub const CASES: &[Case] = &[
         name: "unocc: Quick Adapt skips a round trip limited by the application",
         run: quick_adapt_application,
     },
-    Case {
-        name: "unocc: after Quick Adapt one RTT passes without it",
-        run: quick_adapt_once,
-    },
+    Case { name: "unocc: after Quick Adapt one RTT passes without it", run: quick_adapt_once },
     Case {
         name: "unocc: after Quick Adapt one RTT passes without a decrease",
         run: no_decrease_after_quick_adapt,
     },
-    Case {
-        name: "unocc: the floor is two packets",
-        run: floor,
-    },
-    Case {
-        name: "unocc: max_cwnd_bdp caps the window",
-        run: ceiling,
-    },
-    Case {
-        name: "unocc: start = bdp begins with one BDP, past slow start",
-        run: start_bdp,
-    },
-    Case {
-        name: "unocc: start = slow start doubles until the first mark",
-        run: start_slow,
-    },
-    Case {
-        name: "unocc: a loss halves the window",
-        run: loss_takes_half,
-    },
+    Case { name: "unocc: the floor is two packets", run: floor },
+    Case { name: "unocc: max_cwnd_bdp caps the window", run: ceiling },
+    Case { name: "unocc: start = bdp begins with one BDP, past slow start", run: start_bdp },
+    Case { name: "unocc: start = slow start doubles until the first mark", run: start_slow },
+    Case { name: "unocc: a loss halves the window", run: loss_takes_half },
     Case {
         name: "unocc: after a loss one RTT passes without a decrease",
         run: no_decrease_after_loss,
     },
-    Case {
-        name: "unocc: a timeout restarts slow start up to half of the window",
-        run: timeout,
-    },
-    Case {
-        name: "unocc: a D-SACK undoes the reduction",
-        run: undo_dsack,
-    },
-    Case {
-        name: "unocc: a timestamp of the original undoes the reduction",
-        run: undo_timestamp,
-    },
-    Case {
-        name: "unocc: the pacing rate is one window per base RTT",
-        run: pacing,
-    },
-    Case {
-        name: "unocc: idling does not shrink the window",
-        run: idle_window,
-    },
+    Case { name: "unocc: a timeout restarts slow start up to half of the window", run: timeout },
+    Case { name: "unocc: a D-SACK undoes the reduction", run: undo_dsack },
+    Case { name: "unocc: a timestamp of the original undoes the reduction", run: undo_timestamp },
+    Case { name: "unocc: the pacing rate is one window per base RTT", run: pacing },
+    Case { name: "unocc: idling does not shrink the window", run: idle_window },
     Case {
         name: "unocc: a retransmission's timestamp does not set the base RTT",
         run: base_rtt_is_true,
     },
-    Case {
-        name: "unocc: a longer base RTT is noticed within 20 s",
-        run: base_rtt_expires,
-    },
-    Case {
-        name: "unocc: profile sets every parameter",
-        run: profiles,
-    },
+    Case { name: "unocc: a longer base RTT is noticed within 20 s", run: base_rtt_expires },
+    Case { name: "unocc: profile sets every parameter", run: profiles },
 ];
 
 /// Opens a flow past slow start with a window of one BDP whose ACKs arrive one by one: the paper's profile
@@ -265,34 +190,21 @@ fn no_route_at_first(lab: &mut Lab) -> Result<()> {
     // The cwnd cap applies only if a device reports C.
     lab.unocc("paper", &[("line_rate_mbps", 0), ("max_cwnd_bdp", 1_024)])?;
     // A handshake RTT of 1 ms may be a timestamp tick and is no sample.
-    let setup = Setup {
-        rtt_us: 2 * RTT_US,
-        ..Setup::new("unocc")
-    };
+    let setup = Setup { rtt_us: 2 * RTT_US, ..Setup::new("unocc") };
     let mut flow = Flow::open(lab, setup)?;
     begin_without_route(&mut flow, "unocc")?;
     // The delivery rate is known after about a window of ACKs.
     let first = flow.tcp()?.snd_cwnd;
     let step = flow.acks_of(4 * first, Mark::No)?;
-    ensure!(
-        step.tcp.snd_ssthresh == INFINITE_SSTHRESH,
-        "slow start ended"
-    );
-    ensure!(
-        step.cwnd() == 5 * first,
-        "cwnd {} after {first}",
-        step.cwnd()
-    );
+    ensure!(step.tcp.snd_ssthresh == INFINITE_SSTHRESH, "slow start ended");
+    ensure!(step.cwnd() == 5 * first, "cwnd {} after {first}", step.cwnd());
     Ok(())
 }
 
 fn epochs_of_the_host(lab: &mut Lab) -> Result<()> {
     lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
     // An intra-DC flow gives the host its base RTT.
-    let inside = Setup {
-        rtt_us: INTRA_US,
-        ..Setup::new("unocc")
-    };
+    let inside = Setup { rtt_us: INTRA_US, ..Setup::new("unocc") };
     let mut flow = Flow::open(lab, inside)?;
     flow.write(BULK)?;
     flow.acks_of(2, Mark::No)?;
@@ -302,10 +214,7 @@ fn epochs_of_the_host(lab: &mut Lab) -> Result<()> {
     flow.write(BULK)?;
     flow.acks_of(BDP_PACKETS, Mark::No)?;
     let shortest_us = shortest_rtt_us("unocc")?;
-    ensure!(
-        (1..=INTRA_US as u32).contains(&shortest_us),
-        "{shortest_us}"
-    );
+    ensure!((1..=INTRA_US as u32).contains(&shortest_us), "{shortest_us}");
     let intra_us = f64::from(shortest_us.max(10));
     let ended = follows_epochs_of(&mut flow, intra_us, RTT, 1_000)?;
     ensure!(ended > 90, "{ended} epochs in ten RTTs");
@@ -329,22 +238,14 @@ fn marked_bytes_add_nothing(lab: &mut Lab) -> Result<()> {
 fn one_ack_adds_one_step(lab: &mut Lab) -> Result<()> {
     // Quick Adapt cuts the window to about 30 packets while 100 are in flight. The AccECN option is needed:
     // the counter alone cannot show that none of 100 packets was marked.
-    let setup = Setup {
-        ecn: Ecn::AccurateWithOption,
-        ..Setup::new("unocc")
-    };
+    let setup = Setup { ecn: Ecn::AccurateWithOption, ..Setup::new("unocc") };
     let mut flow = at_bdp_of(lab, setup, BULK, &[])?;
     flow.acks_of(2 * BDP_PACKETS, Mark::No)?;
     let before = until_quick_adapt(&mut flow, 60, Mark::No)?.cwnd();
     flow.unocc(&[("ai_ppm", 100_000), ("qa_beta", 0)])?;
     flow.gap_us = 0;
     let after = flow.ack_many(60, Mark::No)?.cwnd();
-    near(
-        "added",
-        f64::from(after - before),
-        BDP_BYTES / 10.0 / MSS,
-        1.0,
-    )
+    near("added", f64::from(after - before), BDP_BYTES / 10.0 / MSS, 1.0)
 }
 
 fn application_limited_growth(lab: &mut Lab) -> Result<()> {
@@ -385,11 +286,7 @@ fn follows_epochs_of(flow: &mut Flow<'_>, intra_us: f64, base_us: f64, acks: u32
     let mut epochs = Epochs::new(&flow.steps[0], intra_us, base_us);
     let mut acked = flow.steps[0].bytes;
     for step in &flow.steps[1..] {
-        acked = if epochs.ended_by(step) {
-            0
-        } else {
-            acked + step.bytes
-        };
+        acked = if epochs.ended_by(step) { 0 } else { acked + step.bytes };
     }
     let mut ended = 0;
     for _ in 0..acks {
@@ -416,10 +313,7 @@ fn epochs_between(lab: &mut Lab) -> Result<()> {
     let first = flow.steps[0];
     for step in &flow.steps {
         let sum = (step.at_us >= first.at_us) as u32 * step.cc.acked_bytes;
-        ensure!(
-            sum > 0 || step.sent_us >= first.at_us,
-            "the epoch ended too early"
-        );
+        ensure!(sum > 0 || step.sent_us >= first.at_us, "the epoch ended too early");
     }
     let ended = follows_epochs(&mut flow, RTT, 1_000)?;
     near("epochs in ten RTTs", f64::from(ended), 100.0, 2.0)
@@ -427,10 +321,7 @@ fn epochs_between(lab: &mut Lab) -> Result<()> {
 
 fn epochs_inside(lab: &mut Lab) -> Result<()> {
     lab.unocc("paper", &[("start", 1), ("line_rate_mbps", 4_000)])?;
-    let setup = Setup {
-        rtt_us: INTRA_US,
-        ..Setup::new("unocc")
-    };
+    let setup = Setup { rtt_us: INTRA_US, ..Setup::new("unocc") };
     let mut flow = Flow::open(lab, setup)?;
     flow.write(BULK)?;
     flow.ack_next(Mark::No)?;
@@ -508,10 +399,7 @@ fn decrease(lab: &mut Lab) -> Result<()> {
     flow.rtt_us = DELAYED_US;
     let gain = md_gain(k(), BDP_BYTES);
     let window = follows_decreases(&mut flow, gain, 150, |_| true)?;
-    ensure!(
-        window < 65e3,
-        "window of {window}: too large to tell the rules apart"
-    );
+    ensure!(window < 65e3, "window of {window}: too large to tell the rules apart");
     Ok(())
 }
 
@@ -520,10 +408,7 @@ fn gentle_decrease(lab: &mut Lab) -> Result<()> {
     let gain = md_gain(k(), BDP_BYTES) * f64::from(MD_GENTLE) / 1024.0;
     // Compounding the gentle factor leaves 97 packets, omitting it 50.
     let window = follows_decreases(&mut flow, gain, 150, |_| true)?;
-    ensure!(
-        window < 85e3,
-        "window of {window}: too large to tell the rules apart"
-    );
+    ensure!(window < 85e3, "window of {window}: too large to tell the rules apart");
     Ok(())
 }
 
@@ -627,10 +512,7 @@ fn no_skip_above(lab: &mut Lab) -> Result<()> {
         }
         before = step;
     }
-    ensure!(
-        above >= 1 && below >= 2,
-        "{above} epochs above, {below} below"
-    );
+    ensure!(above >= 1 && below >= 2, "{above} epochs above, {below} below");
     Ok(())
 }
 
@@ -785,11 +667,7 @@ fn start_bdp(lab: &mut Lab) -> Result<()> {
     lab.unocc("paper", &[("start", 1)])?;
     let flow = Flow::open(lab, Setup::new("unocc"))?;
     let info = flow.tcp()?;
-    ensure!(
-        info.snd_cwnd == BDP_PACKETS,
-        "starts with {}",
-        info.snd_cwnd
-    );
+    ensure!(info.snd_cwnd == BDP_PACKETS, "starts with {}", info.snd_cwnd);
     ensure!(info.snd_ssthresh == BDP_PACKETS, "{}", info.snd_ssthresh);
     Ok(())
 }
@@ -862,14 +740,8 @@ fn late_packet(flow: &mut Flow<'_>) -> Result<()> {
             break;
         }
     }
-    let Some(reduced) = reduced else {
-        anyhow::bail!("no fast retransmit")
-    };
-    ensure!(
-        reduced.tcp.snd_ssthresh < 80,
-        "{}",
-        reduced.tcp.snd_ssthresh
-    );
+    let Some(reduced) = reduced else { anyhow::bail!("no fast retransmit") };
+    ensure!(reduced.tcp.snd_ssthresh < 80, "{}", reduced.tcp.snd_ssthresh);
     flow.deliver(&late, Mark::No)?;
     for _ in 0..300 {
         let step = flow.ack_next(Mark::No)?;
@@ -892,10 +764,7 @@ fn undo_timestamp(lab: &mut Lab) -> Result<()> {
         rtt_us: 10_000,
         ..Setup::new("unocc")
     };
-    lab.unocc(
-        "paper",
-        &[("start", 1), ("ai_ppm", 0), ("line_rate_mbps", 80)],
-    )?;
+    lab.unocc("paper", &[("start", 1), ("ai_ppm", 0), ("line_rate_mbps", 80)])?;
     let mut flow = Flow::open(lab, setup)?;
     flow.write(BULK)?;
     flow.acks_of(3 * BDP_PACKETS, Mark::No)?;
@@ -909,18 +778,10 @@ fn undo_timestamp(lab: &mut Lab) -> Result<()> {
             break step;
         }
     };
-    ensure!(
-        reduced.tcp.snd_ssthresh < 80,
-        "{}",
-        reduced.tcp.snd_ssthresh
-    );
+    ensure!(reduced.tcp.snd_ssthresh < 80, "{}", reduced.tcp.snd_ssthresh);
     // The ACK echoes the timestamp of the first transmission and so undoes the reduction at once.
     let step = flow.deliver(&late, Mark::No)?;
-    ensure!(
-        step.cwnd() >= window - 1,
-        "cwnd {} of {window}",
-        step.cwnd()
-    );
+    ensure!(step.cwnd() >= window - 1, "cwnd {} of {window}", step.cwnd());
     ensure!(step.tcp.ca_state < 2, "state {}", step.tcp.ca_state);
     Ok(())
 }
@@ -964,11 +825,7 @@ fn base_rtt_us(flow: &Flow<'_>) -> Result<f64> {
 fn base_rtt_is_true(lab: &mut Lab) -> Result<()> {
     // A timestamp in milliseconds reads 1.8 ms as 1 ms or 2 ms.
     lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
-    let setup = Setup {
-        timestamps: true,
-        rtt_us: 1_800,
-        ..Setup::new("unocc")
-    };
+    let setup = Setup { timestamps: true, rtt_us: 1_800, ..Setup::new("unocc") };
     let mut flow = Flow::open(lab, setup)?;
     flow.write(BULK)?;
     flow.acks_of(3 * BDP_PACKETS, Mark::No)?;
@@ -1007,9 +864,6 @@ fn profiles(lab: &mut Lab) -> Result<()> {
         }
     }
     // The algorithm toll has the tuned rule.
-    ensure!(
-        lab.unocc("linux", &[]).is_err(),
-        "profile linux is accepted"
-    );
+    ensure!(lab.unocc("linux", &[]).is_err(), "profile linux is accepted");
     Ok(())
 }

@@ -56,42 +56,26 @@ pub(super) fn knows_marks(flow: &mut Flow<'_>) -> Result<()> {
 
 fn families(lab: &mut Lab, cc: &'static str, family: Family) -> Result<()> {
     for role in [Role::KernelConnects, Role::KernelAccepts] {
-        let setup = Setup {
-            family,
-            role,
-            ..Setup::new(cc)
-        };
+        let setup = Setup { family, role, ..Setup::new(cc) };
         knows_marks(&mut open(lab, setup)?)?;
     }
     Ok(())
 }
 
 fn accecn_option(lab: &mut Lab, cc: &'static str) -> Result<()> {
-    let setup = Setup {
-        ecn: Ecn::AccurateWithOption,
-        initial_window: 100,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { ecn: Ecn::AccurateWithOption, initial_window: 100, ..Setup::new(cc) };
     let mut flow = open(lab, setup)?;
     // Sixteen marks wrap ACE twice: only the option shows them.
     for marks in [16, 32, 48] {
         let step = flow.ack_many(16, Mark::Ce)?;
-        ensure!(
-            step.tcp.delivered_ce == marks,
-            "{} of {marks} marks",
-            step.tcp.delivered_ce
-        );
+        ensure!(step.tcp.delivered_ce == marks, "{} of {marks} marks", step.tcp.delivered_ce);
     }
     Ok(())
 }
 
 fn ece_per_packet(lab: &mut Lab, cc: &'static str) -> Result<()> {
     for role in [Role::KernelConnects, Role::KernelAccepts] {
-        let setup = Setup {
-            ecn: Ecn::PerPacket,
-            role,
-            ..Setup::new(cc)
-        };
+        let setup = Setup { ecn: Ecn::PerPacket, role, ..Setup::new(cc) };
         knows_marks(&mut open(lab, setup)?)?;
     }
     Ok(())
@@ -99,11 +83,7 @@ fn ece_per_packet(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 /// One mark is echoed until CWR arrives. The kernel counts the packets acknowledged with ECE, and no more.
 fn sticky_ece(lab: &mut Lab, cc: &'static str) -> Result<()> {
-    let setup = Setup {
-        ecn: Ecn::Rfc3168,
-        initial_window: 32,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { ecn: Ecn::Rfc3168, initial_window: 32, ..Setup::new(cc) };
     let mut flow = open(lab, setup)?;
     flow.acks_of(64, Mark::No)?;
     let marked = flow.ack_next(Mark::Ce)?;
@@ -134,10 +114,7 @@ fn sticky_ece(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 /// Marks every packet until the window is at its floor, then none.
 fn leaves_the_floor(lab: &mut Lab, cc: &'static str) -> Result<()> {
-    let setup = Setup {
-        ecn: Ecn::Rfc3168,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { ecn: Ecn::Rfc3168, ..Setup::new(cc) };
     let mut flow = open(lab, setup)?;
     if cc == "unocc" {
         flow.unocc(&[("k_bytes", 30_000)])?;
@@ -157,11 +134,7 @@ fn leaves_the_floor(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 /// Opens a flow to a receiver that repeats ECE (RFC 3168), at a window of some tens of packets.
 fn open_repeating<'a>(lab: &'a mut Lab, cc: &'static str) -> Result<Flow<'a>> {
-    let setup = Setup {
-        ecn: Ecn::Rfc3168,
-        initial_window: 32,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { ecn: Ecn::Rfc3168, initial_window: 32, ..Setup::new(cc) };
     open(lab, setup)
 }
 
@@ -214,11 +187,7 @@ fn repairs_a_loss(flow: &mut Flow<'_>) -> Result<()> {
 }
 
 fn with_timestamps(lab: &mut Lab, cc: &'static str) -> Result<()> {
-    let setup = Setup {
-        timestamps: true,
-        initial_window: 32,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { timestamps: true, initial_window: 32, ..Setup::new(cc) };
     let mut flow = open(lab, setup)?;
     ensure!(flow.tcp()?.options & 1 != 0, "no timestamps");
     ensure!(flow.tcp()?.snd_mss == 988, "{}", flow.tcp()?.snd_mss);
@@ -227,11 +196,7 @@ fn with_timestamps(lab: &mut Lab, cc: &'static str) -> Result<()> {
 }
 
 fn without_sack(lab: &mut Lab, cc: &'static str) -> Result<()> {
-    let setup = Setup {
-        sack: false,
-        initial_window: 32,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { sack: false, initial_window: 32, ..Setup::new(cc) };
     let mut flow = open(lab, setup)?;
     ensure!(flow.tcp()?.options & 2 == 0, "SACK");
     knows_marks(&mut flow)?;
@@ -247,11 +212,7 @@ pub(super) fn is_reno(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
     // Slow start adds a packet per packet from the first window on.
     let begun = flow.tcp()?.snd_cwnd;
     let step = flow.acks_of(begun, Mark::No)?;
-    ensure!(
-        step.cwnd() == 2 * begun,
-        "cwnd {} after {begun}",
-        step.cwnd()
-    );
+    ensure!(step.cwnd() == 2 * begun, "cwnd {} after {begun}", step.cwnd());
     flow.lose_next()?;
     let mut steps = 0;
     let step = loop {
@@ -263,10 +224,7 @@ pub(super) fn is_reno(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
         ensure!(steps < 300, "recovery does not end");
     };
     let half = step.tcp.snd_ssthresh;
-    ensure!(
-        (begun..=2 * begun).contains(&half),
-        "half of the window is {half}"
-    );
+    ensure!((begun..=2 * begun).contains(&half), "half of the window is {half}");
     ensure!(step.cwnd() == half, "cwnd {} of {half}", step.cwnd());
     // Past slow start: one packet per window.
     let step = flow.acks_of(3 * half, Mark::No)?;
@@ -277,10 +235,7 @@ pub(super) fn is_reno(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
 
 fn fallback(lab: &mut Lab, cc: &'static str) -> Result<()> {
     parameters(lab, cc)?;
-    let setup = Setup {
-        ecn: Ecn::None,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { ecn: Ecn::None, ..Setup::new(cc) };
     let mut flow = Flow::open(lab, setup)?;
     flow.write(BULK)?;
     is_reno(&mut flow, cc)
@@ -288,11 +243,7 @@ fn fallback(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 fn fallback_accepting(lab: &mut Lab, cc: &'static str) -> Result<()> {
     parameters(lab, cc)?;
-    let setup = Setup {
-        ecn: Ecn::None,
-        role: Role::KernelAccepts,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { ecn: Ecn::None, role: Role::KernelAccepts, ..Setup::new(cc) };
     let mut flow = Flow::open(lab, setup)?;
     flow.write(BULK)?;
     is_reno(&mut flow, cc)
@@ -302,11 +253,7 @@ fn fallback_accepting(lab: &mut Lab, cc: &'static str) -> Result<()> {
 fn cubic<'a>(lab: &'a mut Lab, cc: &str, ecn: Ecn) -> Result<Flow<'a>> {
     parameters(lab, cc)?;
     sysctl("ipv4/tcp_ecn", "3")?;
-    let setup = Setup {
-        ecn,
-        initial_window: 32,
-        ..Setup::new("cubic")
-    };
+    let setup = Setup { ecn, initial_window: 32, ..Setup::new("cubic") };
     let flow = Flow::open(lab, setup);
     sysctl("ipv4/tcp_ecn", "2")?;
     let mut flow = flow?;
@@ -323,27 +270,16 @@ fn switched_to(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let before = flow.tcp()?;
     ensure!(before.delivered_ce == 5, "{}", before.delivered_ce);
     flow.switch_to(cc)?;
-    ensure!(
-        flow.cc_name()? == cc,
-        "the algorithm is {}",
-        flow.cc_name()?
-    );
+    ensure!(flow.cc_name()? == cc, "the algorithm is {}", flow.cc_name()?);
     let after = flow.tcp()?;
     ensure!(after.snd_cwnd == before.snd_cwnd, "{}", after.snd_cwnd);
     let step = flow.ack_next(Mark::No)?;
     // Slow start has ended.
     let ssthresh = step.tcp.snd_ssthresh;
-    ensure!(
-        ssthresh == before.snd_ssthresh,
-        "slow start up to {ssthresh}"
-    );
+    ensure!(ssthresh == before.snd_ssthresh, "slow start up to {ssthresh}");
     ensure!(ssthresh <= before.snd_cwnd, "the flow was in slow start");
     ensure!(step.cc.enabled == 1);
-    ensure!(
-        step.cc.marked_bytes == 0,
-        "{} old marks",
-        step.cc.marked_bytes
-    );
+    ensure!(step.cc.marked_bytes == 0, "{} old marks", step.cc.marked_bytes);
     let want = f64::from(step.tcp.snd_cwnd) * 1e3 / RTT_US as f64 * 1e6;
     ensure!(
         step.tcp.pacing_rate as f64 >= want * 0.95,
@@ -354,10 +290,7 @@ fn switched_to(lab: &mut Lab, cc: &'static str) -> Result<()> {
 }
 
 fn switched_from(lab: &mut Lab, cc: &'static str) -> Result<()> {
-    let setup = Setup {
-        initial_window: 100,
-        ..Setup::new(cc)
-    };
+    let setup = Setup { initial_window: 100, ..Setup::new(cc) };
     let mut flow = open(lab, setup)?;
     knows_marks(&mut flow)?;
     flow.acks_of(2 * BDP_PACKETS, Mark::No)?;

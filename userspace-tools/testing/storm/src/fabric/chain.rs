@@ -57,12 +57,7 @@ impl Chain {
         let hosts = [Netns::create()?, Netns::create()?];
         let home = Netns::create()?;
         let network = RefCell::new(home.run(|| build(first_host))?);
-        let chain = Self {
-            home,
-            pair: Pair { hosts },
-            network,
-            first_host,
-        };
+        let chain = Self { home, pair: Pair { hosts }, network, first_host };
         // Orphans must end, or their namespace remains.
         chain.pair.sysctl("net/ipv4/tcp_orphan_retries", "1")?;
         chain.connect(0)?;
@@ -98,11 +93,7 @@ impl Chain {
     /// Flows from host 0 to host 1.
     pub fn load<'a>(&'a self, storm: &Storm) -> Result<Load<'a>> {
         let v6 = self.first_host == u128::from(v6(0)) as u32;
-        let families: &[_] = if v6 {
-            &[Family::V6]
-        } else {
-            &[Family::V4, Family::Mapped]
-        };
+        let families: &[_] = if v6 { &[Family::V6] } else { &[Family::V4, Family::Mapped] };
         Load::new(storm, &self.pair, families)
     }
 
@@ -127,12 +118,7 @@ impl Chain {
     pub fn inject(&self, rng: &mut fastrand::Rng, packets: u32) -> Result<()> {
         self.pair.hosts[0].run(|| {
             let socket = sys::packet_socket(DEVICE)?;
-            let _ = set_option(
-                &socket,
-                libc::SOL_PACKET,
-                libc::PACKET_QDISC_BYPASS,
-                rng.i32(..2),
-            );
+            let _ = set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, rng.i32(..2));
             for _ in 0..packets {
                 // A short frame is refused.
                 let _ = socket.send(&frame(rng));
@@ -210,13 +196,8 @@ pub fn build(first_host: u32) -> Result<Network> {
     for id in 0..7 {
         network.set_port(&port(id))?;
     }
-    for (id, ways) in [
-        [vec![0], vec![1]],
-        [vec![2], vec![3, 6]],
-        [vec![4], vec![5]],
-    ]
-    .into_iter()
-    .enumerate()
+    for (id, ways) in
+        [[vec![0], vec![1]], [vec![2], vec![3, 6]], [vec![4], vec![5]]].into_iter().enumerate()
     {
         network.set_switch(&Switch {
             id: id as u32,

@@ -60,32 +60,19 @@ pub fn refusals(_storm: &Storm, _rounds: u32) -> Result<()> {
     let chain = Chain::new(Family::V4)?;
     chain.home.run(|| refused("has a network", build(1)))?;
     let elsewhere = Netns::create()?;
-    let size = |ports, switches, hosts| Size {
-        switches,
-        ports,
-        devices: 1,
-        hosts,
-        ..Size::default()
-    };
+    let size =
+        |ports, switches, hosts| Size { switches, ports, devices: 1, hosts, ..Size::default() };
     elsewhere.run(|| {
         for (ports, switches, hosts) in [(1_000_001, 1, 1), (0, 1, 1), (1, 65_537, 1), (1, 1, 0)] {
             let made = Network::create(&size(ports, switches, hosts));
             refused("range", made.map_err(Into::into))?;
         }
         // The largest network.
-        Network::create(&Size {
-            devices: 65_536,
-            ..size(1_000_000, 65_536, 32_765)
-        })?;
+        Network::create(&Size { devices: 65_536, ..size(1_000_000, 65_536, 32_765) })?;
         command(DELETE, Attributes::default())?;
         refused("no network", command(SET_PORT, id(0)))?;
         refused("", command(DELETE, Attributes::default()))?;
-        let end = VethEnd {
-            name: "eth0".to_string(),
-            index: DEVICE,
-            mac: mac(0),
-            netns: None,
-        };
+        let end = VethEnd { name: "eth0".to_string(), index: DEVICE, mac: mac(0), netns: None };
         let made = Connection::open()?.request(link::add_fabric(&end, 1500, true, 0, 0));
         refused("no network", made.map_err(Into::into))
     })?;
@@ -97,11 +84,7 @@ pub fn refusals(_storm: &Storm, _rounds: u32) -> Result<()> {
     refused("", chain.set(|port| port.queue = Some(vec![1, 2, 3]), 0))?;
     refused("no such port", chain.home.run(|| command(SET_PORT, id(0))))?;
     let set = |table: Vec<u16>, ways| {
-        let switch = Switch {
-            table,
-            ways,
-            ..Switch::default()
-        };
+        let switch = Switch { table, ways, ..Switch::default() };
         Ok(chain.network.borrow_mut().set_switch(&switch)?)
     };
     refused(NO_SWITCH, set(vec![0], vec![vec![0]]))?;

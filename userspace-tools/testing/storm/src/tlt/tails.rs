@@ -36,18 +36,9 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
     let cases: [(&str, Case); 9] = [
         ("each burst of a paced flow has an important packet", paced),
         ("a tail loss probe is important", probe),
-        (
-            "data after a tail loss probe are not important",
-            behind_probe,
-        ),
-        (
-            "an echo keeps the tail loss probe of later data",
-            probe_kept,
-        ),
-        (
-            "an echo does not change the retransmission timer",
-            timer_kept,
-        ),
+        ("data after a tail loss probe are not important", behind_probe),
+        ("an echo keeps the tail loss probe of later data", probe_kept),
+        ("an echo does not change the retransmission timer", timer_kept),
         ("timeouts that send no data do not end TLT", unsent),
         ("TLT does not wait for corked data", corked),
         ("TLT does not wait for data that Nagle holds", nagled),
@@ -78,11 +69,8 @@ fn far_pair(pair: Pair, delay: Duration) -> Result<Pair> {
 
 /// Delays the packets that the host sends.
 fn set_delay(host: &Netns, delay: Duration) -> Result<()> {
-    let wire = Netem {
-        delay_ns: delay.as_nanos() as u64,
-        limit_packets: 10_000,
-        ..Netem::default()
-    };
+    let wire =
+        Netem { delay_ns: delay.as_nanos() as u64, limit_packets: 10_000, ..Netem::default() };
     host.request(root_of("netem", wire.encode()).replace())
 }
 
@@ -123,12 +111,7 @@ fn lose_nothing(sender: &Netns) -> Result<()> {
 
 fn pace(tx: &Socket, bytes_per_s: u64) -> Result<()> {
     const SO_MAX_PACING_RATE: i32 = 47;
-    Ok(set_bytes(
-        tx,
-        libc::SOL_SOCKET,
-        SO_MAX_PACING_RATE,
-        &bytes_per_s.to_ne_bytes(),
-    )?)
+    Ok(set_bytes(tx, libc::SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())?)
 }
 
 fn probes(host: &Netns) -> Result<u64> {
@@ -156,9 +139,7 @@ fn paced() -> Result<()> {
             sleep(ms(50));
         }
         for thread in [writer, reader] {
-            thread
-                .join()
-                .map_err(|_| anyhow::anyhow!("a thread panicked"))??;
+            thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
         }
         // At this RTT a burst has 22 segments, half of a device's maximum (tcp_tso_autosize()).
         let packets = RATE as u64 / 2 / MSS as u64;
@@ -341,10 +322,7 @@ fn fin() -> Result<()> {
     sleep(ms(600));
     read(&rx, 4_000)?;
     let again = again()? - before;
-    ensure!(
-        tlt(&pair.hosts[0], "TxClockData")? > bytes,
-        "no clock byte was sent"
-    );
+    ensure!(tlt(&pair.hosts[0], "TxClockData")? > bytes, "no clock byte was sent");
     ensure!(again == 0, "the FIN was retransmitted");
     Ok(())
 }

@@ -23,10 +23,7 @@ pub const CASES: &[Case] = &[
     ("red-limit is exact to the byte", red_limit),
     ("yellow-limit is exact to the byte", yellow_limit),
     // Bytes counted under another color.
-    (
-        "red-limit counts red bytes only, yellow-limit yellow bytes only",
-        own_bytes,
-    ),
+    ("red-limit counts red bytes only, yellow-limit yellow bytes only", own_bytes),
     ("color-total: both limits count every byte", color_total),
     // An important packet dropped instead of an unimportant one.
     ("red is dropped first, then yellow, then green", precedence),
@@ -34,20 +31,11 @@ pub const CASES: &[Case] = &[
     ("departing packets free a limit", frees),
     // A color from the wrong source.
     ("color none: every packet is green", source_none),
-    (
-        "color priority: MAJ is the handle, MIN the color",
-        source_priority,
-    ),
-    (
-        "a lower limit keeps queued packets and accepts no more",
-        lower_limit,
-    ),
+    ("color priority: MAJ is the handle, MIN the color", source_priority),
+    ("a lower limit keeps queued packets and accepts no more", lower_limit),
     // Room that two ports take, or that is never released.
     ("a shared pool is exact to the byte", pool),
-    (
-        "pool-alpha limits a port to its share of the free pool",
-        pool_alpha,
-    ),
+    ("pool-alpha limits a port to its share of the free pool", pool_alpha),
 ];
 
 const RED: u8 = 8;
@@ -84,11 +72,7 @@ fn steps(lab: &mut Lab, options: &Options, steps: &[Step]) -> Result<()> {
         Ok(taken(steps, &fates))
     })?;
     for (i, ((dscp, bytes, expected), fate)) in steps.iter().zip(&fates).enumerate() {
-        expect(
-            *fate,
-            *expected,
-            &format!("packet {i}, {bytes} bytes of DSCP {dscp}"),
-        )?;
+        expect(*fate, *expected, &format!("packet {i}, {bytes} bytes of DSCP {dscp}"))?;
     }
     lab.release(0)?;
     lab.balance(0).map(|_| ())
@@ -124,29 +108,20 @@ fn one_color(lab: &mut Lab, dscp: u8, options: &Options) -> Result<()> {
 }
 
 fn red_limit(lab: &mut Lab) -> Result<()> {
-    let options = Options {
-        red_limit_bytes: Some(10_000),
-        ..options()
-    };
+    let options = Options { red_limit_bytes: Some(10_000), ..options() };
     one_color(lab, RED, &options)?;
     equal("drops_red", lab.look()?.x.drops_red, 3)
 }
 
 fn yellow_limit(lab: &mut Lab) -> Result<()> {
-    let options = Options {
-        yellow_limit_bytes: Some(10_000),
-        ..options()
-    };
+    let options = Options { yellow_limit_bytes: Some(10_000), ..options() };
     one_color(lab, YELLOW, &options)?;
     equal("drops_yellow", lab.look()?.x.drops_yellow, 3)
 }
 
 fn own_bytes(lab: &mut Lab) -> Result<()> {
-    let options = Options {
-        red_limit_bytes: Some(10_000),
-        yellow_limit_bytes: Some(20_000),
-        ..options()
-    };
+    let options =
+        Options { red_limit_bytes: Some(10_000), yellow_limit_bytes: Some(20_000), ..options() };
     let all = [
         (GREEN, 30_000, Taken),
         (YELLOW, 20_000, Taken),
@@ -212,10 +187,7 @@ fn precedence(lab: &mut Lab) -> Result<()> {
 }
 
 fn frees(lab: &mut Lab) -> Result<()> {
-    let options = Options {
-        red_limit_bytes: Some(10_000),
-        ..options()
-    };
+    let options = Options { red_limit_bytes: Some(10_000), ..options() };
     let all = [(RED, 10_000, Taken), (RED, 50, Refused)];
     steps(lab, &options, &all)?;
     // The queue is empty, so the same packets fit again.
@@ -228,11 +200,8 @@ fn frees(lab: &mut Lab) -> Result<()> {
 }
 
 fn source_none(lab: &mut Lab) -> Result<()> {
-    let options = Options {
-        red_limit_bytes: Some(100),
-        color_source: Some(ColorSource::None),
-        ..options()
-    };
+    let options =
+        Options { red_limit_bytes: Some(100), color_source: Some(ColorSource::None), ..options() };
     let all = [(RED, 10_000, Taken), (YELLOW, 10_000, Taken)];
     steps(lab, &options, &all)?;
     // 21,000 bytes include the plug.
@@ -246,10 +215,7 @@ fn source_none(lab: &mut Lab) -> Result<()> {
 }
 
 fn source_priority(lab: &mut Lab) -> Result<()> {
-    lab.port(&Options {
-        color_source: Some(ColorSource::Priority),
-        ..options()
-    })?;
+    lab.port(&Options { color_source: Some(ColorSource::Priority), ..options() })?;
     let own = u32::from(PORT.major) << 16;
     let mut colors = [0; 3];
     for (priority, color) in [
@@ -282,10 +248,7 @@ fn lower_limit(lab: &mut Lab) -> Result<()> {
         lab.sender.send_all(5, &Frame::new(10_000))?;
         Ok(50_000)
     })?;
-    lab.change(&Options {
-        limit_bytes: Some(1_000),
-        ..Options::default()
-    })?;
+    lab.change(&Options { limit_bytes: Some(1_000), ..Options::default() })?;
     equal("backlog", lab.look()?.state.backlog_packets, 5)?;
     let fate = lab.sender.send(&Frame::new(60))?;
     expect(fate, Refused, "a packet above the new limit")?;
@@ -316,18 +279,13 @@ fn pooled(lab: &mut Lab, alpha_ppm: u32) -> Result<()> {
         let plug = Frame::new(1_000).priority(priority(minor));
         lab.sender.send_all(1, &plug)?;
     }
-    lab.until("the plugs to pass", |lab| {
-        Ok(lab.after.total()?.packets == 2)
-    })
+    lab.until("the plugs to pass", |lab| Ok(lab.after.total()?.packets == 2))
 }
 
 const POOL_BYTES: u64 = 10_000;
 
 fn port(minor: u16) -> Handle {
-    Handle {
-        major: PORT.major + minor,
-        minor: 0,
-    }
+    Handle { major: PORT.major + minor, minor: 0 }
 }
 
 fn band(minor: u16) -> Handle {
@@ -350,11 +308,7 @@ fn pool_steps(lab: &mut Lab, used_bytes: u64, steps: &[(u16, usize, Fate)]) -> R
             used_bytes += *bytes as u64;
         }
         for state in lab.phantoms()? {
-            equal(
-                &format!("pool after {what}"),
-                state.x.pool_used_bytes,
-                used_bytes,
-            )?;
+            equal(&format!("pool after {what}"), state.x.pool_used_bytes, used_bytes)?;
         }
     }
     Ok(())
@@ -378,10 +332,7 @@ fn pool(lab: &mut Lab) -> Result<()> {
     // Deleting a port frees its share of the pool.
     lab.delete_at(band(1))?;
     lab.until("an empty pool", |lab| {
-        Ok(lab
-            .phantoms()?
-            .iter()
-            .all(|port| port.x.pool_used_bytes == 4_000))
+        Ok(lab.phantoms()?.iter().all(|port| port.x.pool_used_bytes == 4_000))
     })?;
     let all = [(2, 6_001, Refused), (2, 6_000, Taken), (2, 50, Refused)];
     pool_steps(lab, 4_000, &all)

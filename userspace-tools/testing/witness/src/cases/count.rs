@@ -18,10 +18,7 @@ pub const CASES: &[Case] = &[
     // A counter missed on any path; a color counted as another.
     ("mixed packets, held and released, are counted", mix),
     // A drop reported to the sender but not counted, or the reverse.
-    (
-        "the sender is notified of each drop and of nothing else",
-        sender_learns,
-    ),
+    ("the sender is notified of each drop and of nothing else", sender_learns),
     // Time counted while the port is empty, or not counted while it has a queue.
     ("busy time is the time with a queue", busy),
     // A maximum of another moment.
@@ -50,12 +47,7 @@ fn compare_colors(account: &Account, port: &Port) -> Result<()> {
     let x = &port.x;
     for (of, packets, accepted, drops) in [
         (Color::Green, x.packets_green, x.bytes_green, x.drops_green),
-        (
-            Color::Yellow,
-            x.packets_yellow,
-            x.bytes_yellow,
-            x.drops_yellow,
-        ),
+        (Color::Yellow, x.packets_yellow, x.bytes_yellow, x.drops_yellow),
         (Color::Red, x.packets_red, x.bytes_red, x.drops_red),
     ] {
         let bytes = |records: &[Record]| -> u64 {
@@ -124,15 +116,8 @@ fn mix(lab: &mut Lab) -> Result<()> {
     let (account, port) = lab.balance(0)?;
     ensure!(!account.marked.is_empty(), "no packet was marked");
     let x = &port.x;
-    equal(
-        "drops_limit + drops_color",
-        x.drops_limit + x.drops_color,
-        port.state.drops,
-    )?;
-    ensure!(
-        x.drops_limit > 0 && x.drops_color > 0,
-        "no drops of one cause"
-    );
+    equal("drops_limit + drops_color", x.drops_limit + x.drops_color, port.state.drops)?;
+    ensure!(x.drops_limit > 0 && x.drops_color > 0, "no drops of one cause");
     compare_colors(&account, &port)?;
     // The witness distinguishes eleven ports, two IP versions, two protocols and four DSCPs.
     let flows = lab.before.flows()?.len();
@@ -141,10 +126,7 @@ fn mix(lab: &mut Lab) -> Result<()> {
 }
 
 fn sender_learns(lab: &mut Lab) -> Result<()> {
-    let options = Options {
-        limit_bytes: Some(20_000),
-        ..Options::default()
-    };
+    let options = Options { limit_bytes: Some(20_000), ..Options::default() };
     let mut refused = 0;
     lab.hold(Handle::ROOT, &options, |lab| {
         let mut bytes = 0;
@@ -167,10 +149,7 @@ fn sender_learns(lab: &mut Lab) -> Result<()> {
 fn busy(lab: &mut Lab) -> Result<()> {
     const RATE: u64 = 100_000;
     const BYTES: u64 = 5_000;
-    lab.port(&Options {
-        rate_bytes_per_s: Some(RATE),
-        ..Options::default()
-    })?;
+    lab.port(&Options { rate_bytes_per_s: Some(RATE), ..Options::default() })?;
     // Twice three packets, with a pause between. The queue lasts from the second packet's arrival until the
     // third leaves, which is not before two are serialized. There is none before the first and after the
     // third.
@@ -196,10 +175,7 @@ fn busy(lab: &mut Lab) -> Result<()> {
 }
 
 fn backlog_max(lab: &mut Lab) -> Result<()> {
-    let options = Options {
-        limit_bytes: Some(50_000),
-        ..Options::default()
-    };
+    let options = Options { limit_bytes: Some(50_000), ..Options::default() };
     lab.hold(Handle::ROOT, &options, |lab| {
         lab.sender.send_all(7, &Frame::new(1_234))?;
         Ok(7 * 1_234)

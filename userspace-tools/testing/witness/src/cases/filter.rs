@@ -29,17 +29,13 @@ pub const CASES: &[Case] = &[
 ];
 
 fn options() -> Options {
-    Options {
-        color_source: Some(ColorSource::Filter),
-        ..Options::default()
-    }
+    Options { color_source: Some(ColorSource::Filter), ..Options::default() }
 }
 
 /// Sends packets of distinct lengths to ports 1 to 4, and checks their colors.
 fn three_colors(lab: &mut Lab, kind: Kind) -> Result<()> {
     for (port, bytes) in [(1, 100), (2, 200), (3, 400), (4, 800)] {
-        lab.sender
-            .send_all(3, &Frame::new(bytes).kind(kind).port(port))?;
+        lab.sender.send_all(3, &Frame::new(bytes).kind(kind).port(port))?;
     }
     lab.drain()?;
     let (_, port) = lab.balance(0)?;
@@ -107,10 +103,7 @@ fn drop(lab: &mut Lab) -> Result<()> {
     lab.drain()?;
     let (account, port) = lab.balance(0)?;
     equal("drops", port.state.drops, 15)?;
-    ensure!(
-        account.missing.iter().all(|r| r.destination_port == 7),
-        "other packets were dropped"
-    );
+    ensure!(account.missing.iter().all(|r| r.destination_port == 7), "other packets were dropped");
     equal("drops reported to the sender", refused, 15)
 }
 
@@ -140,11 +133,7 @@ fn stolen_by(lab: &mut Lab, action: &str) -> Result<()> {
     equal("stolen", account.missing.len(), 15)?;
     equal("drops", state.drops, 0)?;
     equal("sent", state.sent_packets, 15)?;
-    equal(
-        "backlog",
-        (state.backlog_packets, state.backlog_bytes),
-        (0, 0),
-    )
+    equal("backlog", (state.backlog_packets, state.backlog_bytes), (0, 0))
 }
 
 fn gone(lab: &mut Lab) -> Result<()> {

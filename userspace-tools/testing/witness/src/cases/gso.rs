@@ -15,28 +15,18 @@ use crate::{
 
 pub const CASES: &[Case] = &[
     // Segments that parents count as one packet; missing header bytes.
-    ("split: each segment is a packet, UDP", |lab| {
-        split(lab, Kind::Udp4)
-    }),
-    ("split: each segment is a packet, TCP", |lab| {
-        split(lab, Kind::Tcp4)
-    }),
+    ("split: each segment is a packet, UDP", |lab| split(lab, Kind::Udp4)),
+    ("split: each segment is a packet, TCP", |lab| split(lab, Kind::Tcp4)),
     // A GSO packet split despite the option, or counted without the headers of its segments.
     ("whole: a bundle is not split", whole),
     // A mark on the whole GSO packet instead of a segment.
     ("split: each segment is marked separately", one_mark),
     // Segments refused despite room; a loss of all reported to the sender.
     ("split: a queue accepts the segments that fit", partly),
-    (
-        "whole: a queue accepts the whole bundle or nothing",
-        all_or_nothing,
-    ),
+    ("whole: a queue accepts the whole bundle or nothing", all_or_nothing),
     ("auto: split while marking, whole otherwise", auto),
     // Length of the GSO packet in the phantom queue.
-    (
-        "phantom counts the bytes on the wire, split and whole",
-        phantom_bytes,
-    ),
+    ("phantom counts the bytes on the wire, split and whole", phantom_bytes),
 ];
 
 const SEGMENT_BYTES: usize = 1_000;
@@ -45,9 +35,7 @@ const SEGMENTS: usize = 12;
 const PAYLOAD_BYTES: usize = SEGMENT_BYTES * SEGMENTS - 300;
 
 fn bundle(kind: Kind) -> Frame {
-    Frame::new(kind.header_bytes() + PAYLOAD_BYTES)
-        .kind(kind)
-        .segments_of(SEGMENT_BYTES as u16)
+    Frame::new(kind.header_bytes() + PAYLOAD_BYTES).kind(kind).segments_of(SEGMENT_BYTES as u16)
 }
 
 /// Bytes with the headers of each segment.
@@ -98,10 +86,7 @@ fn split(lab: &mut Lab, kind: Kind) -> Result<()> {
             "segments of {:?} bytes",
             segments.iter().map(|r| r.bytes).collect::<Vec<_>>()
         );
-        ensure!(
-            segments.iter().all(|r| r.bad_checksum == 0),
-            "a segment with a bad checksum"
-        );
+        ensure!(segments.iter().all(|r| r.bad_checksum == 0), "a segment with a bad checksum");
     }
     Ok(())
 }
@@ -169,10 +154,7 @@ fn partly(lab: &mut Lab) -> Result<()> {
 
 fn all_or_nothing(lab: &mut Lab) -> Result<()> {
     let bytes = wire_bytes(Kind::Udp4);
-    let options = Options {
-        limit_bytes: Some(2 * bytes as u32 - 1),
-        ..options(Gso::Whole)
-    };
+    let options = Options { limit_bytes: Some(2 * bytes as u32 - 1), ..options(Gso::Whole) };
     let mut fates = Vec::new();
     lab.hold(Handle::ROOT, &options, |lab| {
         fates.clear();
@@ -190,10 +172,7 @@ fn all_or_nothing(lab: &mut Lab) -> Result<()> {
 
 fn auto(lab: &mut Lab) -> Result<()> {
     for (mark, bundles) in [(Mark::None, 3), (Mark::Physical, 3 * SEGMENTS as u64)] {
-        lab.port(&Options {
-            mark: Some(mark),
-            ..options(Gso::Auto)
-        })?;
+        lab.port(&Options { mark: Some(mark), ..options(Gso::Auto) })?;
         lab.sender.send_all(3, &bundle(Kind::Udp4))?;
         passed(lab, 3, Kind::Udp4, bundles)?;
     }

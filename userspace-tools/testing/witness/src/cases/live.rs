@@ -25,17 +25,11 @@ use crate::{
 
 pub const CASES: &[Case] = &[
     // Packets lost or counted again by a change.
-    (
-        "changing every option under traffic loses no packet",
-        change,
-    ),
+    ("changing every option under traffic loses no packet", change),
     // Occupancy of colors or pool reset by a change.
     ("a change keeps the counts of queued bytes", change_held),
     // A port that stays slow until the current packet has left.
-    (
-        "a faster rate applies to waiting packets at once",
-        change_rate,
-    ),
+    ("a faster rate applies to waiting packets at once", change_rate),
     // A partial change.
     ("a refused change changes no option", refused_change),
     // A reset after which the port still counts packets.
@@ -57,9 +51,7 @@ fn under_traffic(lab: &mut Lab, work: impl FnOnce(&mut Lab) -> Result<()>) -> Re
         let traffic = scope.spawn(|| run_on(processor).and_then(|()| traffic(&mut sender, &stop)));
         let outcome = work(lab);
         stop.store(true, Relaxed);
-        let sent = traffic
-            .join()
-            .unwrap_or_else(|_| Err(anyhow!("the sender panicked")));
+        let sent = traffic.join().unwrap_or_else(|_| Err(anyhow!("the sender panicked")));
         (outcome, sent)
     });
     lab.sender = sender;
@@ -73,10 +65,8 @@ fn traffic(sender: &mut Sender, stop: &AtomicBool) -> Result<()> {
             i += 1;
             let kind = [Kind::Udp4, Kind::Udp6, Kind::Tcp4][i % 3];
             let ecn = [Ecn::Ect0, Ecn::NotEct, Ecn::Ect1, Ecn::Ce][i % 4];
-            let frame = Frame::new(100 + i * 17 % 1_400)
-                .kind(kind)
-                .ecn(ecn)
-                .dscp([0, 8, 10][i % 3]);
+            let frame =
+                Frame::new(100 + i * 17 % 1_400).kind(kind).ecn(ecn).dscp([0, 8, 10][i % 3]);
             sender.send(&frame)?;
         }
         thread::sleep(Duration::from_millis(1));
@@ -102,122 +92,39 @@ fn change(lab: &mut Lab) -> Result<()> {
     lab.port(&narrow())?;
     let one = Options::default;
     let changes = [
-        Options {
-            limit_bytes: Some(20_000),
-            ..one()
-        },
-        Options {
-            rate_bytes_per_s: Some(200_000),
-            ..one()
-        },
-        Options {
-            overhead_bytes: Some(24),
-            ..one()
-        },
-        Options {
-            mpu_bytes: Some(84),
-            ..one()
-        },
-        Options {
-            line_rate_bytes_per_s: Some(5_000_000),
-            ..one()
-        },
-        Options {
-            phantom_limit_bytes: Some(100_000),
-            ..one()
-        },
-        Options {
-            drain_ppm: Some(500_000),
-            ..one()
-        },
-        Options {
-            pmin_ppm: Some(0),
-            ..one()
-        },
-        Options {
-            pmax_ppm: Some(900_000),
-            ..one()
-        },
-        Options {
-            min_ppm: Some(100_000),
-            ..one()
-        },
-        Options {
-            max_ppm: Some(1_000_000),
-            ..one()
-        },
-        Options {
-            mark: Some(Mark::Both),
-            ..one()
-        },
-        Options {
-            mark_at: Some(MarkAt::Enqueue),
-            ..one()
-        },
-        Options {
-            ecn_drop: Some(true),
-            ..one()
-        },
-        Options {
-            count_acks: Some(false),
-            ..one()
-        },
+        Options { limit_bytes: Some(20_000), ..one() },
+        Options { rate_bytes_per_s: Some(200_000), ..one() },
+        Options { overhead_bytes: Some(24), ..one() },
+        Options { mpu_bytes: Some(84), ..one() },
+        Options { line_rate_bytes_per_s: Some(5_000_000), ..one() },
+        Options { phantom_limit_bytes: Some(100_000), ..one() },
+        Options { drain_ppm: Some(500_000), ..one() },
+        Options { pmin_ppm: Some(0), ..one() },
+        Options { pmax_ppm: Some(900_000), ..one() },
+        Options { min_ppm: Some(100_000), ..one() },
+        Options { max_ppm: Some(1_000_000), ..one() },
+        Options { mark: Some(Mark::Both), ..one() },
+        Options { mark_at: Some(MarkAt::Enqueue), ..one() },
+        Options { ecn_drop: Some(true), ..one() },
+        Options { count_acks: Some(false), ..one() },
         Options {
             color_source: Some(ColorSource::Dscp),
             dscp_red: Some(RED_DSCPS),
             dscp_yellow: Some(YELLOW_DSCPS),
             ..one()
         },
-        Options {
-            red_limit_bytes: Some(5_000),
-            ..one()
-        },
-        Options {
-            yellow_limit_bytes: Some(9_000),
-            ..one()
-        },
-        Options {
-            color_total: Some(true),
-            ..one()
-        },
-        Options {
-            gso: Some(Gso::Whole),
-            ..one()
-        },
-        Options {
-            pool: Some("a".into()),
-            pool_limit_bytes: Some(15_000),
-            ..one()
-        },
-        Options {
-            pool_alpha_ppm: Some(700_000),
-            ..one()
-        },
-        Options {
-            pool: Some("b".into()),
-            pool_limit_bytes: Some(20_000),
-            ..one()
-        },
-        Options {
-            pool: Some(String::new()),
-            ..one()
-        },
-        Options {
-            mark_at: Some(MarkAt::Dequeue),
-            ..one()
-        },
-        Options {
-            seed: Some(7),
-            ..one()
-        },
-        Options {
-            rate_bytes_per_s: Some(0),
-            ..one()
-        },
-        Options {
-            rate_bytes_per_s: Some(300_000),
-            ..one()
-        },
+        Options { red_limit_bytes: Some(5_000), ..one() },
+        Options { yellow_limit_bytes: Some(9_000), ..one() },
+        Options { color_total: Some(true), ..one() },
+        Options { gso: Some(Gso::Whole), ..one() },
+        Options { pool: Some("a".into()), pool_limit_bytes: Some(15_000), ..one() },
+        Options { pool_alpha_ppm: Some(700_000), ..one() },
+        Options { pool: Some("b".into()), pool_limit_bytes: Some(20_000), ..one() },
+        Options { pool: Some(String::new()), ..one() },
+        Options { mark_at: Some(MarkAt::Dequeue), ..one() },
+        Options { seed: Some(7), ..one() },
+        Options { rate_bytes_per_s: Some(0), ..one() },
+        Options { rate_bytes_per_s: Some(300_000), ..one() },
     ];
     under_traffic(lab, |lab| {
         for change in &changes {
@@ -234,10 +141,7 @@ fn change(lab: &mut Lab) -> Result<()> {
         port.state.drops,
         account.marked.len()
     );
-    ensure!(
-        port.state.drops > 0 && !account.marked.is_empty(),
-        "too little traffic"
-    );
+    ensure!(port.state.drops > 0 && !account.marked.is_empty(), "too little traffic");
     let used = port.x.pool_used_bytes;
     equal("the pool of an empty port", used, 0)
 }
@@ -268,12 +172,9 @@ fn change_held(lab: &mut Lab) -> Result<()> {
         lab::expect,
         sender::Fate::{Refused, Taken},
     };
-    for (bytes, dscp, fate) in [
-        (101, 8, Refused),
-        (100, 8, Taken),
-        (8_901, 0, Refused),
-        (8_900, 0, Taken),
-    ] {
+    for (bytes, dscp, fate) in
+        [(101, 8, Refused), (100, 8, Taken), (8_901, 0, Refused), (8_900, 0, Taken)]
+    {
         let got = lab.sender.send(&Frame::new(bytes).dscp(dscp))?;
         expect(got, fate, &format!("{bytes} bytes of DSCP {dscp}"))?;
     }
@@ -291,9 +192,7 @@ fn change_rate(lab: &mut Lab) -> Result<()> {
             ..Options::default()
         })?;
         lab.sender.send_all(3, &Frame::new(1_000))?;
-        lab.until("the first packet to pass", |lab| {
-            Ok(lab.after.total()?.packets == 1)
-        })?;
+        lab.until("the first packet to pass", |lab| Ok(lab.after.total()?.packets == 1))?;
         equal("packets queued", lab.look()?.state.backlog_packets, 2)?;
         lab.release(rate_bytes_per_s)?;
         let (account, _) = lab.balance(0)?;
@@ -322,11 +221,7 @@ fn refused_change(lab: &mut Lab) -> Result<()> {
         )
         .change();
     let said = refusal(lab.try_request(request))?;
-    equal(
-        "the kernel's error",
-        said.as_str(),
-        "pmin must not exceed pmax",
-    )?;
+    equal("the kernel's error", said.as_str(), "pmin must not exceed pmax")?;
     equal("options", lab.look()?.options, before)?;
     lab.sender.send_all(5, &Frame::new(1_000))?;
     lab.drain()?;
@@ -357,10 +252,7 @@ fn reset_held(lab: &mut Lab) -> Result<()> {
     lab.set_link(true)?;
     lab.balance(12)?;
     // As after creation: red packets up to the limit pass at once.
-    lab.change(&Options {
-        rate_bytes_per_s: Some(0),
-        ..Options::default()
-    })?;
+    lab.change(&Options { rate_bytes_per_s: Some(0), ..Options::default() })?;
     lab.sender.send_all(1, &Frame::new(10_000).dscp(8))?;
     lab.drain()?;
     lab.balance(12).map(|_| ())
@@ -380,32 +272,18 @@ fn reset_traffic(lab: &mut Lab) -> Result<()> {
     lab.drain()?;
     let account = lab.account()?;
     let port = lab.look()?;
-    equal(
-        "packets out",
-        port.state.sent_packets,
-        account.received.len() as u64,
-    )?;
+    equal("packets out", port.state.sent_packets, account.received.len() as u64)?;
     equal("marked", port.x.marked(), account.marked.len() as u64)?;
     // At most ten full queues of the smallest packets were purged.
     let purged = account.missing.len() as u64 - port.state.drops;
-    println!(
-        "# {} packets, {purged} purged by resets",
-        account.sent.len()
-    );
+    println!("# {} packets, {purged} purged by resets", account.sent.len());
     ensure!(purged <= 10 * 50_000 / 100, "{purged} packets purged");
-    equal(
-        "backlog",
-        (port.state.backlog_packets, port.state.backlog_bytes),
-        (0, 0),
-    )
+    equal("backlog", (port.state.backlog_packets, port.state.backlog_bytes), (0, 0))
 }
 
 fn delete_held(lab: &mut Lab) -> Result<()> {
-    let options = Options {
-        pool: Some("gone".into()),
-        pool_limit_bytes: Some(1_000_000),
-        ..narrow()
-    };
+    let options =
+        Options { pool: Some("gone".into()), pool_limit_bytes: Some(1_000_000), ..narrow() };
     for round in 0..3 {
         lab.clear()?;
         lab.hold(Handle::ROOT, &options, |lab| {
@@ -417,11 +295,7 @@ fn delete_held(lab: &mut Lab) -> Result<()> {
         lab.sender.send_all(4, &Frame::new(700))?;
         lab.settle()?;
         let account = lab.account()?;
-        equal(
-            &format!("round {round}: missing"),
-            account.missing.len(),
-            20,
-        )?;
+        equal(&format!("round {round}: missing"), account.missing.len(), 20)?;
         equal("received", account.received.len(), 1 + 4)?;
     }
     // A new port of the same pool starts with an empty pool.
@@ -442,11 +316,7 @@ fn delete_traffic(lab: &mut Lab) -> Result<()> {
     })?;
     lab.drain()?;
     let account = lab.account()?;
-    println!(
-        "# {} packets, {} dropped or purged",
-        account.sent.len(),
-        account.missing.len()
-    );
+    println!("# {} packets, {} dropped or purged", account.sent.len(), account.missing.len());
     equal("backlog", lab.look()?.state.backlog_packets, 0)
 }
 
@@ -455,10 +325,7 @@ fn replace_traffic(lab: &mut Lab) -> Result<()> {
     under_traffic(lab, |lab| {
         for round in 0..10 {
             pause();
-            let handle = Handle {
-                major: 0x20 + round,
-                minor: 0,
-            };
+            let handle = Handle { major: 0x20 + round, minor: 0 };
             let request = lab.qdisc(handle, &narrow()).replace();
             lab.request(request)?;
         }

@@ -83,21 +83,13 @@ fn child(lab: &mut Lab, parent: &[&str]) -> Result<()> {
     equal("dropped on the way out", port.x.drops_ecn, 80)?;
     equal("missing", account.missing.len(), 30 + 80)?;
     let sent = find(lab, PARENT)?;
-    equal(
-        "the parent's sent packets",
-        sent.sent_packets,
-        port.state.sent_packets,
-    )?;
+    equal("the parent's sent packets", sent.sent_packets, port.state.sent_packets)?;
 
     // A GSO packet that fits in part.
     let segments = Frame::new(42 + 64_000).segments_of(1_000).ecn(Ecn::NotEct);
     lab.delete()?;
     lab.forget()?;
-    let small = Options {
-        limit_bytes: Some(30_000),
-        mark: Some(Mark::None),
-        ..options
-    };
+    let small = Options { limit_bytes: Some(30_000), mark: Some(Mark::None), ..options };
     lab.hold(CHILD, &small, |lab| {
         lab.sender.send_all(1, &segments)?;
         Ok(28 * 1_042)
@@ -107,27 +99,18 @@ fn child(lab: &mut Lab, parent: &[&str]) -> Result<()> {
     // Deleting the port removes its packets from the parent's count.
     lab.delete()?;
     let left = find(lab, PARENT)?;
-    equal(
-        "the parent's packets without the port",
-        left.backlog_packets,
-        0,
-    )?;
+    equal("the parent's packets without the port", left.backlog_packets, 0)?;
     equal("the parent's bytes without the port", left.backlog_bytes, 0)?;
     // The parent's behavior without a child is not under test.
     lab.tc("qdisc replace dev DEV parent 1:1 pfifo")?;
     lab.sender.send_all(5, &Frame::new(500))?;
-    lab.until("packets to pass without the port", |lab| {
-        Ok(lab.after.total()?.packets == 1 + 5)
-    })
+    lab.until("packets to pass without the port", |lab| Ok(lab.after.total()?.packets == 1 + 5))
 }
 
 fn mq(lab: &mut Lab) -> Result<()> {
     lab.tc("qdisc add dev DEV root handle 1: mq")?;
     for minor in [1, 2] {
-        let handle = Handle {
-            major: 0x10 + minor,
-            minor: 0,
-        };
+        let handle = Handle { major: 0x10 + minor, minor: 0 };
         lab.add_as(handle, Handle { major: 1, minor }, &Options::default())?;
     }
     // The kernel selects the queue; ports of many flows use both.
@@ -148,16 +131,10 @@ fn mq(lab: &mut Lab) -> Result<()> {
         lab.delete_at(Handle { major: 1, minor })?;
     }
     lab.forget()?;
-    let held = Options {
-        rate_bytes_per_s: Some(1),
-        drain_ppm: Some(1_000_000),
-        ..Options::default()
-    };
+    let held =
+        Options { rate_bytes_per_s: Some(1), drain_ppm: Some(1_000_000), ..Options::default() };
     for minor in [1, 2] {
-        let handle = Handle {
-            major: 0x10 + minor,
-            minor: 0,
-        };
+        let handle = Handle { major: 0x10 + minor, minor: 0 };
         lab.add_as(handle, Handle { major: 1, minor }, &held)?;
     }
     for port in 0..100 {
@@ -165,31 +142,17 @@ fn mq(lab: &mut Lab) -> Result<()> {
     }
     lab.settle()?;
     let passed = lab.after.total()?.packets;
-    let queued: u64 = lab
-        .phantoms()?
-        .iter()
-        .map(|p| p.state.backlog_packets)
-        .sum();
+    let queued: u64 = lab.phantoms()?.iter().map(|p| p.state.backlog_packets).sum();
     equal("out + queued", passed + queued, 100)?;
     let parent = find(lab, PARENT)?;
-    equal(
-        "queued by mq",
-        (parent.backlog_packets, parent.backlog_bytes),
-        (queued, queued * 300),
-    )?;
+    equal("queued by mq", (parent.backlog_packets, parent.backlog_bytes), (queued, queued * 300))?;
     ensure!(passed >= 1, "no packet passed");
     Ok(())
 }
 
 fn peeked(lab: &mut Lab) -> Result<()> {
     lab.tc("qdisc add dev DEV root handle 1: tbf rate 8kbit burst 2000 limit 10m")?;
-    lab.add(
-        CHILD,
-        &Options {
-            mark: Some(Mark::None),
-            ..Options::default()
-        },
-    )?;
+    lab.add(CHILD, &Options { mark: Some(Mark::None), ..Options::default() })?;
     // The bucket has 2,000 bytes: two packets pass, the third is peeked at, 17 wait behind it.
     lab.sender.send_all(20, &Frame::new(1_000))?;
     lab.settle()?;

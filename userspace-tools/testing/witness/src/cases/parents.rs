@@ -239,10 +239,7 @@ fn put(lab: &mut Lab, verb: &str, place: Handle, number: u16, child: &Child) -> 
             handle.major
         )),
         Child::Phantom(options) => {
-            let port = qdisc::Qdisc {
-                parent: place,
-                ..lab.qdisc(handle, options)
-            };
+            let port = qdisc::Qdisc { parent: place, ..lab.qdisc(handle, options) };
             let request = match verb {
                 "add" => port.add(),
                 "replace" => port.replace(),
@@ -310,9 +307,7 @@ impl Tree {
     }
 
     fn children(&self) -> impl Iterator<Item = &QdiscState> {
-        self.0
-            .iter()
-            .filter(|q| (CHILD.major..CHILD.major + 2).contains(&q.handle.major))
+        self.0.iter().filter(|q| (CHILD.major..CHILD.major + 2).contains(&q.handle.major))
     }
 
     fn drops(&self) -> u64 {
@@ -385,10 +380,8 @@ fn counts_bytes(qdisc: &QdiscState) -> bool {
 
 /// Waits until nothing is queued, and returns the tree.
 fn drained(lab: &mut Lab) -> Result<Tree> {
-    lab.until("empty queues at every level", |lab| {
-        Ok(Tree(lab.qdiscs()?).is_empty())
-    })
-    .with_context(|| backlogs(lab))?;
+    lab.until("empty queues at every level", |lab| Ok(Tree(lab.qdiscs()?).is_empty()))
+        .with_context(|| backlogs(lab))?;
     lab.settle()?;
     Tree::read(lab)
 }
@@ -397,10 +390,7 @@ fn drained(lab: &mut Lab) -> Result<Tree> {
 fn backlogs(lab: &mut Lab) -> String {
     let shown = lab.qdiscs().unwrap_or_default();
     let each = shown.iter().map(|q| {
-        format!(
-            "{} {}: {} packets, {} bytes",
-            q.kind, q.handle, q.backlog_packets, q.backlog_bytes
-        )
+        format!("{} {}: {} packets, {} bytes", q.kind, q.handle, q.backlog_packets, q.backlog_bytes)
     });
     each.collect::<Vec<_>>().join("; ")
 }
@@ -427,25 +417,13 @@ const MAX_PACKET_BYTES: u64 = 5_000;
 impl Load {
     /// Frames of 1,000 bytes, for `rounds` of 5 ms.
     fn new(frames: Vec<Frame>, rounds: usize) -> Self {
-        Self {
-            frames,
-            split: 1,
-            burst: 10,
-            rounds,
-            sent: 0,
-        }
+        Self { frames, split: 1, burst: 10, rounds, sent: 0 }
     }
 
     fn bundles(rounds: usize) -> Self {
         let bytes = HEADER_BYTES + usize::from(SEGMENT_BYTES) * SEGMENTS as usize;
-        let frame = Frame::new(bytes)
-            .ecn(Ecn::NotEct)
-            .segments_of(SEGMENT_BYTES);
-        Self {
-            split: SEGMENTS,
-            burst: 2,
-            ..Self::new(vec![frame], rounds)
-        }
+        let frame = Frame::new(bytes).ecn(Ecn::NotEct).segments_of(SEGMENT_BYTES);
+        Self { split: SEGMENTS, burst: 2, ..Self::new(vec![frame], rounds) }
     }
 
     fn plain(rounds: usize) -> Self {
@@ -501,10 +479,7 @@ fn books(
         && trees.rate_bytes_per_s > LEAST_RATE_BYTES_PER_S
         && Tree(lab.qdiscs()?).drops() == 0
     {
-        let slower = Trees {
-            rate_bytes_per_s: trees.rate_bytes_per_s / 4,
-            ..*trees
-        };
+        let slower = Trees { rate_bytes_per_s: trees.rate_bytes_per_s / 4, ..*trees };
         return books(&slower, lab, parent, child, Load { sent: 0, ..load });
     }
     let busy = Tree::read(lab)?;
@@ -517,20 +492,13 @@ fn books(
         load.offered(),
     )?;
     let root = rest.root()?;
-    equal(
-        "packets sent by the root, and by the children",
-        root.sent_packets,
-        rest.sent_packets(),
-    )?;
+    equal("packets sent by the root, and by the children", root.sent_packets, rest.sent_packets())?;
     equal(
         "packets that arrived, and sent by the root",
         lab.after.total()?.packets,
         root.sent_packets,
     )?;
-    ensure!(
-        rest.queued() == 0 && rest.drops() > 0,
-        "no packet was dropped"
-    );
+    ensure!(rest.queued() == 0 && rest.drops() > 0, "no packet was dropped");
     Ok(sent_bytes)
 }
 
@@ -553,17 +521,9 @@ fn ways() -> Vec<Way> {
         gso: Some(Gso::Whole),
         ..Options::default()
     };
-    let unmarked = |limit| Options {
-        limit_bytes: Some(limit),
-        mark: Some(Mark::None),
-        ..Options::default()
-    };
-    let busy = |name, options, load| Way {
-        name,
-        child: phantom(options),
-        load,
-        keeps_busy: true,
-    };
+    let unmarked =
+        |limit| Options { limit_bytes: Some(limit), mark: Some(Mark::None), ..Options::default() };
+    let busy = |name, options, load| Way { name, child: phantom(options), load, keeps_busy: true };
     let colored = |rounds| Load::new(vec![frame(), frame().dscp(8), frame().dscp(8)], rounds);
     vec![
         busy("drops at enqueue", red(MarkAt::Enqueue), Load::plain),
@@ -571,18 +531,12 @@ fn ways() -> Vec<Way> {
         busy("drops at the limit", unmarked(20_000), Load::plain),
         busy(
             "drops segments at dequeue",
-            Options {
-                gso: Some(Gso::Split),
-                ..red(MarkAt::Dequeue)
-            },
+            Options { gso: Some(Gso::Split), ..red(MarkAt::Dequeue) },
             Load::bundles,
         ),
         busy(
             "drops segments at the limit",
-            Options {
-                gso: Some(Gso::Split),
-                ..unmarked(20_000)
-            },
+            Options { gso: Some(Gso::Split), ..unmarked(20_000) },
             Load::bundles,
         ),
         busy(
@@ -606,10 +560,7 @@ fn ways() -> Vec<Way> {
         ),
         Way {
             name: "returns no packet most of the time",
-            child: phantom(Options {
-                rate_bytes_per_s: Some(200_000),
-                ..unmarked(20_000)
-            }),
+            child: phantom(Options { rate_bytes_per_s: Some(200_000), ..unmarked(20_000) }),
             load: Load::plain,
             keeps_busy: false,
         },
@@ -673,10 +624,7 @@ fn each_way(trees: &Trees, lab: &mut Lab, ktap: &mut Ktap) {
 fn each_event(trees: &Trees, lab: &mut Lab, ktap: &mut Ktap) {
     for parent in PARENTS.iter().chain([&DEEP]) {
         ktap.case(
-            &format!(
-                "{}: change, replace, reset, delete, device down, under traffic",
-                parent.name
-            ),
+            &format!("{}: change, replace, reset, delete, device down, under traffic", parent.name),
             events(trees, lab, parent),
         );
         ktap.case(
@@ -725,12 +673,7 @@ fn events(trees: &Trees, lab: &mut Lab, parent: &Parent) -> Result<()> {
         each(lab, "change", child)?;
         traffic(lab, "changed")?;
     }
-    for child in [
-        &Child::Of("pfifo limit 50"),
-        &ports[1],
-        &Child::Of("wrong"),
-        &ports[0],
-    ] {
+    for child in [&Child::Of("pfifo limit 50"), &ports[1], &Child::Of("wrong"), &ports[0]] {
         // A handle stays with its kind, so delete first.
         for place in parent.places {
             lab.delete_at(*place)?;
@@ -791,9 +734,7 @@ fn namespace_goes(trees: &Trees, lab: &mut Lab, parent: &Parent) -> Result<()> {
         Load::plain(3).send(lab)?;
         Tree::read(lab)?.check_backlogs("in the namespace")
     })?;
-    lab.until("deletion of the namespace", |_| {
-        Ok(!fs::exists(format!("/run/netns/{GONE}"))?)
-    })
+    lab.until("deletion of the namespace", |_| Ok(!fs::exists(format!("/run/netns/{GONE}"))?))
 }
 
 /// Mistakes of [`sch_wrong`] at enqueue and dequeue, selected by the packet's priority.
@@ -839,21 +780,14 @@ fn mistakes(trees: &Trees, lab: &mut Lab, parent: &Parent, mistakes: &[u32]) -> 
     trees.set_up(lab, parent)?;
     add(lab, parent, &Child::Of("wrong"))?;
     // Correct and wrong packets alternate.
-    let frames = mistakes
-        .iter()
-        .flat_map(|mistake| [frame(), frame().priority(*mistake)])
-        .collect();
+    let frames =
+        mistakes.iter().flat_map(|mistake| [frame(), frame().priority(*mistake)]).collect();
     let mut load = Load::new(frames, 6);
     load.send(lab)?;
     Tree::read(lab)?.check_backlogs("under load")?;
-    let bundles: Vec<_> = mistakes
-        .iter()
-        .map(|mistake| Load::bundles(1).frames[0].priority(*mistake))
-        .collect();
-    let mut bundles = Load {
-        frames: bundles,
-        ..Load::bundles(2)
-    };
+    let bundles: Vec<_> =
+        mistakes.iter().map(|mistake| Load::bundles(1).frames[0].priority(*mistake)).collect();
+    let mut bundles = Load { frames: bundles, ..Load::bundles(2) };
     bundles.send(lab)?;
     Tree::read(lab)?.check_backlogs("under load, bundles")?;
     // One burst after another, so that the queue empties in between.
@@ -916,8 +850,7 @@ fn phantoms(lab: &mut Lab) -> Result<Phantoms> {
     // 2,000,000 bytes/s for 0.9 s exceed the threshold after half a second.
     for round in 0..180u16 {
         for flow in 0..10 {
-            lab.sender
-                .send_all(1, &Frame::new(1_000).port(round % 16 * 10 + flow))?;
+            lab.sender.send_all(1, &Frame::new(1_000).port(round % 16 * 10 + flow))?;
         }
         thread::sleep(ROUND);
     }
@@ -931,10 +864,7 @@ fn phantoms(lab: &mut Lab) -> Result<Phantoms> {
 }
 
 fn one_phantom_queue(lab: &mut Lab, mq: &str, mark_at: MarkAt) -> Result<()> {
-    let options = Options {
-        mark_at: Some(mark_at),
-        ..threshold()
-    };
+    let options = Options { mark_at: Some(mark_at), ..threshold() };
     lab.port(&options)?;
     let one = phantoms(lab)?;
     lab.clear()?;
@@ -960,10 +890,7 @@ fn one_phantom_queue(lab: &mut Lab, mq: &str, mark_at: MarkAt) -> Result<()> {
         );
     }
     // A change of one port applies to all.
-    let faster = Options {
-        drain_ppm: Some(500_000),
-        ..Options::default()
-    };
+    let faster = Options { drain_ppm: Some(500_000), ..Options::default() };
     put(lab, "change", QUEUES[2], 2, &phantom(faster))?;
     for port in lab.phantoms()? {
         equal("drain", port.x.phantom_drain_bytes_per_s, 500_000)?;
@@ -983,9 +910,7 @@ fn one_phantom_queue(lab: &mut Lab, mq: &str, mark_at: MarkAt) -> Result<()> {
 fn each_mq(lab: &mut Lab, ktap: &mut Ktap) {
     for (name, setup) in MQS {
         for (when, mark_at) in [("enqueue", MarkAt::Enqueue), ("dequeue", MarkAt::Dequeue)] {
-            let outcome = lab
-                .clear()
-                .and_then(|()| one_phantom_queue(lab, setup, mark_at));
+            let outcome = lab.clear().and_then(|()| one_phantom_queue(lab, setup, mark_at));
             let name = format!("{name}: four ports share one phantom queue, marks at {when}");
             ktap.case(&name, outcome);
         }
@@ -996,10 +921,7 @@ fn each_mq(lab: &mut Lab, ktap: &mut Ktap) {
 pub fn run_all(ktap: &mut Ktap) -> Result<()> {
     let exact = time_is_virtual()?;
     let mut lab = Lab::new(2)?;
-    let trees = Trees {
-        rate_bytes_per_s: rate_of(&mut lab, exact)?,
-        exact,
-    };
+    let trees = Trees { rate_bytes_per_s: rate_of(&mut lab, exact)?, exact };
     each_way(&trees, &mut lab, ktap);
     each_event(&trees, &mut lab, ktap);
     run("modprobe sch_wrong")?;

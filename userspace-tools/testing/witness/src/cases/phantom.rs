@@ -20,10 +20,7 @@ use crate::{
 
 pub const CASES: &[Case] = &[
     // The fault would be a lost remainder, up to a byte in each of 900 drains.
-    (
-        "the counter does not drift in 900 packets at an odd rate",
-        no_drift,
-    ),
+    ("the counter does not drift in 900 packets at an odd rate", no_drift),
     // An empty counter that becomes negative and undercounts the next packet.
     ("an empty counter rests at 0", floor),
     // A counter that exceeds its cap, or a cap that affects later packets.
@@ -34,10 +31,7 @@ pub const CASES: &[Case] = &[
     ("count-acks off excludes pure ACKs only", count_acks),
     // An old rate applied to new time, or the reverse.
     ("a changed rate applies from the change on", change_of_rate),
-    (
-        "phantom_drain_bytes_per_s is drain x line-rate, else drain x rate",
-        drain_rate,
-    ),
+    ("phantom_drain_bytes_per_s is drain x line-rate, else drain x rate", drain_rate),
 ];
 
 const NS_PER_S: u128 = 1_000_000_000;
@@ -52,12 +46,7 @@ struct Model {
 
 impl Model {
     fn new(rate_bytes_per_s: u64, limit_bytes: u64) -> Self {
-        Self {
-            nbytes: 0,
-            at_ns: 0,
-            rate_bytes_per_s,
-            limit_bytes,
-        }
+        Self { nbytes: 0, at_ns: 0, rate_bytes_per_s, limit_bytes }
     }
 
     fn drain(&mut self, now_ns: u64) {
@@ -86,10 +75,7 @@ fn bounds(lab: &mut Lab, rate: u64, limit_bytes: u64, asked_ns: [u64; 2]) -> Res
     let mut low = Model::new(rate, limit_bytes);
     let mut high = Model::new(rate, limit_bytes);
     for record in lab.before.records()? {
-        let over_ns = lab
-            .sender
-            .over_ns(record.number)
-            .context("unknown packet")?;
+        let over_ns = lab.sender.over_ns(record.number).context("unknown packet")?;
         low.add(record.at_ns, record.bytes);
         high.add(over_ns, record.bytes);
     }
@@ -107,15 +93,9 @@ fn compare(lab: &mut Lab, what: &str, rate: u64, limit_bytes: u64) -> Result<u64
     let answered_ns = now_ns()?;
     let [low, high] = bounds(lab, rate, limit_bytes, [asked_ns, answered_ns])?;
     println!("# {what}: counter {shown}, model {low} to {high} bytes");
-    ensure!(
-        (low..=high).contains(&shown),
-        "{what}: counter {shown}, model {low} to {high} bytes"
-    );
+    ensure!((low..=high).contains(&shown), "{what}: counter {shown}, model {low} to {high} bytes");
     if time_is_virtual()? {
-        ensure!(
-            high - low <= 3,
-            "{what}: the model's range of {low} to {high} bytes is too wide"
-        );
+        ensure!(high - low <= 3, "{what}: the model's range of {low} to {high} bytes is too wide");
     }
     Ok(shown)
 }
@@ -177,11 +157,7 @@ fn cap(lab: &mut Lab) -> Result<()> {
     lab.port(&options(ODD_RATE, CAP_BYTES))?;
     lab.sender.send_all(10, &Frame::new(20_000))?;
     compare(lab, "full", ODD_RATE, CAP_BYTES)?;
-    equal(
-        "phantom_max_bytes",
-        lab.look()?.x.phantom_max_bytes,
-        CAP_BYTES,
-    )?;
+    equal("phantom_max_bytes", lab.look()?.x.phantom_max_bytes, CAP_BYTES)?;
     rest(7_000);
     compare(lab, "draining", ODD_RATE, CAP_BYTES)?;
     lab.sender.send_all(1, &Frame::new(1_000))?;
@@ -189,10 +165,7 @@ fn cap(lab: &mut Lab) -> Result<()> {
 }
 
 fn dropped_enter(lab: &mut Lab) -> Result<()> {
-    lab.port(&Options {
-        limit_bytes: Some(1_000),
-        ..options(ODD_RATE, LIMIT_BYTES)
-    })?;
+    lab.port(&Options { limit_bytes: Some(1_000), ..options(ODD_RATE, LIMIT_BYTES) })?;
     for _ in 0..50 {
         let fate = lab.sender.send(&Frame::new(5_000))?;
         ensure!(fate == Fate::Refused, "a queue of 1000 bytes accepted 5000");
@@ -211,14 +184,9 @@ fn count_acks(lab: &mut Lab) -> Result<()> {
             ..options(1_000_000, LIMIT_BYTES)
         })?;
         lab.sender.send_all(1, &ack)?;
-        lab.sender
-            .send_all(1, &Frame::new(1_054).kind(Kind::Tcp4))?;
+        lab.sender.send_all(1, &Frame::new(1_054).kind(Kind::Tcp4))?;
         lab.sender.send_all(1, &Frame::new(70))?;
-        equal(
-            "highest count",
-            lab.look()?.x.phantom_max_bytes,
-            ack_bytes + 1_054 + 70,
-        )?;
+        equal("highest count", lab.look()?.x.phantom_max_bytes, ack_bytes + 1_054 + 70)?;
     }
     Ok(())
 }
@@ -243,15 +211,8 @@ fn change_of_rate(lab: &mut Lab) -> Result<()> {
     let high = before - drained(asked_ns - changed_ns, FAST) + 2;
     let low = before.saturating_sub(drained(answered_ns - changing_ns, FAST) + 2);
     println!("# from {first} at {ODD_RATE} to {shown} at {FAST}: model {low} to {high}");
-    ensure!(
-        (low..=high).contains(&shown),
-        "counter {shown}, model {low} to {high} bytes"
-    );
-    equal(
-        "phantom_drain_bytes_per_s",
-        lab.look()?.x.phantom_drain_bytes_per_s,
-        FAST,
-    )
+    ensure!((low..=high).contains(&shown), "counter {shown}, model {low} to {high} bytes");
+    equal("phantom_drain_bytes_per_s", lab.look()?.x.phantom_drain_bytes_per_s, FAST)
 }
 
 fn drain_rate(lab: &mut Lab) -> Result<()> {
@@ -268,11 +229,7 @@ fn drain_rate(lab: &mut Lab) -> Result<()> {
             drain_ppm: Some(drain_ppm),
             ..Options::default()
         })?;
-        equal(
-            "phantom_drain_bytes_per_s",
-            lab.look()?.x.phantom_drain_bytes_per_s,
-            expected,
-        )?;
+        equal("phantom_drain_bytes_per_s", lab.look()?.x.phantom_drain_bytes_per_s, expected)?;
     }
     Ok(())
 }

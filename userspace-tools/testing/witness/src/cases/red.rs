@@ -18,56 +18,23 @@ use crate::{
 
 pub const CASES: &[Case] = &[
     // A wrong ramp, the threshold of the wrong queue, or a decision that counts the packet itself.
-    (
-        "phantom at enqueue marks with the configured probability",
-        phantom_at_enqueue,
-    ),
-    (
-        "phantom at dequeue marks with the configured probability",
-        phantom_at_dequeue,
-    ),
-    (
-        "physical at enqueue marks with the configured probability",
-        physical_at_enqueue,
-    ),
+    ("phantom at enqueue marks with the configured probability", phantom_at_enqueue),
+    ("phantom at dequeue marks with the configured probability", phantom_at_dequeue),
+    ("physical at enqueue marks with the configured probability", physical_at_enqueue),
     // A backlog read before the packet has left it.
-    (
-        "physical at dequeue marks with the configured probability",
-        physical_at_dequeue,
-    ),
+    ("physical at dequeue marks with the configured probability", physical_at_dequeue),
     // One random number for both decisions, or a mark counted under another cause.
-    (
-        "either marks with probability 1 - (1 - p)(1 - q), by cause",
-        either,
-    ),
+    ("either marks with probability 1 - (1 - p)(1 - q), by cause", either),
     ("both marks with probability pq", both),
     // >= instead of >, or an extra packet length, at either end of the ramp.
-    (
-        "phantom: a step threshold is exact to the byte",
-        phantom_step,
-    ),
-    (
-        "physical: a step threshold is exact to the byte, at enqueue",
-        physical_step_at_enqueue,
-    ),
-    (
-        "physical: a step threshold is exact to the byte, at dequeue",
-        physical_step_at_dequeue,
-    ),
+    ("phantom: a step threshold is exact to the byte", phantom_step),
+    ("physical: a step threshold is exact to the byte, at enqueue", physical_step_at_enqueue),
+    ("physical: a step threshold is exact to the byte, at dequeue", physical_step_at_dequeue),
     // Marks that no endpoint understands.
-    (
-        "Not-ECT, CE and non-IP packets are chosen, but not marked",
-        unmarkable,
-    ),
+    ("Not-ECT, CE and non-IP packets are chosen, but not marked", unmarkable),
     // A drop not counted as such, or a drop of an ECT packet.
-    (
-        "ecn-drop drops Not-ECT packets at enqueue",
-        ecn_drop_at_enqueue,
-    ),
-    (
-        "ecn-drop drops Not-ECT packets at dequeue",
-        ecn_drop_at_dequeue,
-    ),
+    ("ecn-drop drops Not-ECT packets at enqueue", ecn_drop_at_enqueue),
+    ("ecn-drop drops Not-ECT packets at dequeue", ecn_drop_at_dequeue),
     ("mark none marks no packet", none),
 ];
 
@@ -79,9 +46,8 @@ const MIN_BYTES: u64 = 1_000_000;
 const MAX_BYTES: u64 = 9_000_000;
 
 /// Occupancies at probes: below, at the ends of, along and above the ramp.
-const POINTS_BYTES: [u64; 7] = [
-    500_000, 1_000_000, 2_000_000, 3_500_000, 5_000_000, 7_500_000, 9_000_000,
-];
+const POINTS_BYTES: [u64; 7] =
+    [500_000, 1_000_000, 2_000_000, 3_500_000, 5_000_000, 7_500_000, 9_000_000];
 const PROBES: u64 = 300;
 const PROBE_BYTES: u64 = 60;
 const FILLER_BYTES: u64 = 60_000;
@@ -150,10 +116,7 @@ fn probe(lab: &mut Lab, mut bytes: u64) -> Result<(Vec<Vec<Probe>>, u64)> {
         let mut probes = Vec::new();
         for _ in 0..PROBES {
             lab.sender.send_all(1, &Frame::new(PROBE_BYTES as usize))?;
-            probes.push(Probe {
-                number: lab.sender.number(),
-                finds_bytes: bytes,
-            });
+            probes.push(Probe { number: lab.sender.number(), finds_bytes: bytes });
             bytes += PROBE_BYTES;
         }
         points.push(probes);
@@ -165,10 +128,8 @@ fn probe(lab: &mut Lab, mut bytes: u64) -> Result<(Vec<Vec<Probe>>, u64)> {
 fn compare(account: &Account, points: &[Vec<Probe>], chance: impl Fn(u64) -> f64) -> Result<()> {
     for (point, probes) in POINTS_BYTES.iter().zip(points) {
         let chances: Vec<f64> = probes.iter().map(|p| chance(p.finds_bytes)).collect();
-        let marks = probes
-            .iter()
-            .filter(|p| account.marked.binary_search(&p.number).is_ok())
-            .count();
+        let marks =
+            probes.iter().filter(|p| account.marked.binary_search(&p.number).is_ok()).count();
         three_sigma(&format!("{point} bytes"), marks as u64, &chances)?;
     }
     Ok(())
@@ -194,15 +155,11 @@ fn phantom_at_dequeue(lab: &mut Lab) -> Result<()> {
 
 fn physical_at_enqueue(lab: &mut Lab) -> Result<()> {
     let mut points = Vec::new();
-    lab.hold(
-        Handle::ROOT,
-        &options(Mark::Physical, MarkAt::Enqueue),
-        |lab| {
-            let bytes;
-            (points, bytes) = probe(lab, 0)?;
-            Ok(bytes)
-        },
-    )?;
+    lab.hold(Handle::ROOT, &options(Mark::Physical, MarkAt::Enqueue), |lab| {
+        let bytes;
+        (points, bytes) = probe(lab, 0)?;
+        Ok(bytes)
+    })?;
     lab.release(0)?;
     let (account, port) = lab.balance(0)?;
     compare(&account, &points, probability)?;
@@ -213,15 +170,10 @@ fn physical_at_dequeue(lab: &mut Lab) -> Result<()> {
     const PACKETS: u64 = 2_400;
     const BYTES: u64 = 4_000;
 
-    lab.hold(
-        Handle::ROOT,
-        &options(Mark::Physical, MarkAt::Dequeue),
-        |lab| {
-            lab.sender
-                .send_all(PACKETS as usize, &Frame::new(BYTES as usize))?;
-            Ok(PACKETS * BYTES)
-        },
-    )?;
+    lab.hold(Handle::ROOT, &options(Mark::Physical, MarkAt::Dequeue), |lab| {
+        lab.sender.send_all(PACKETS as usize, &Frame::new(BYTES as usize))?;
+        Ok(PACKETS * BYTES)
+    })?;
     let first = lab.sender.number() - PACKETS as u32 + 1;
     lab.release(0)?;
     let (account, _) = lab.balance(0)?;
@@ -234,11 +186,7 @@ fn physical_at_dequeue(lab: &mut Lab) -> Result<()> {
             .clone()
             .filter(|k| account.marked.binary_search(&(first + *k as u32)).is_ok())
             .count();
-        let what = format!(
-            "{} to {} bytes",
-            left_bytes(part.end - 1),
-            left_bytes(part.start)
-        );
+        let what = format!("{} to {} bytes", left_bytes(part.end - 1), left_bytes(part.start));
         three_sigma(&what, marks as u64, &chances)?;
     }
     Ok(())
@@ -255,26 +203,18 @@ fn two_queues(lab: &mut Lab, mark: Mark) -> Result<(Account, Vec<Vec<Probe>>, [u
     lab.release(0)?;
     let (account, port) = lab.balance(0)?;
     let x = port.x;
-    Ok((
-        account,
-        points,
-        [x.marked_phantom, x.marked_physical, x.marked_both],
-    ))
+    Ok((account, points, [x.marked_phantom, x.marked_physical, x.marked_both]))
 }
 
 fn either(lab: &mut Lab) -> Result<()> {
     let (account, points, causes) = two_queues(lab, Mark::Either)?;
     let phantom = |bytes| probability(bytes + PLUG_BYTES);
-    compare(&account, &points, |bytes| {
-        1.0 - (1.0 - phantom(bytes)) * (1.0 - probability(bytes))
-    })?;
+    compare(&account, &points, |bytes| 1.0 - (1.0 - phantom(bytes)) * (1.0 - probability(bytes)))?;
     // Fillers are Not-ECT, so only probes are marked.
     let by_cause: [fn(f64, f64) -> f64; 3] =
         [|p, q| p * (1.0 - q), |p, q| (1.0 - p) * q, |p, q| p * q];
-    for ((cause, marks), chance) in ["phantom alone", "physical alone", "both"]
-        .iter()
-        .zip(causes)
-        .zip(by_cause)
+    for ((cause, marks), chance) in
+        ["phantom alone", "physical alone", "both"].iter().zip(causes).zip(by_cause)
     {
         let chances: Vec<f64> = points
             .iter()
@@ -288,9 +228,7 @@ fn either(lab: &mut Lab) -> Result<()> {
 
 fn both(lab: &mut Lab) -> Result<()> {
     let (account, points, causes) = two_queues(lab, Mark::Both)?;
-    compare(&account, &points, |bytes| {
-        probability(bytes + PLUG_BYTES) * probability(bytes)
-    })?;
+    compare(&account, &points, |bytes| probability(bytes + PLUG_BYTES) * probability(bytes))?;
     equal("marked by one alone", causes[0] + causes[1], 0)
 }
 
@@ -352,37 +290,29 @@ fn phantom_step_try(lab: &mut Lab, short_of_step: u64) -> Result<Account> {
 }
 
 fn physical_step_at_enqueue(lab: &mut Lab) -> Result<()> {
-    lab.hold(
-        Handle::ROOT,
-        &step(Mark::Physical, MarkAt::Enqueue),
-        |lab| {
-            let fillers = STEP_BYTES / FILLER_BYTES;
-            let filler = Frame::new(FILLER_BYTES as usize).ecn(Ecn::NotEct);
-            lab.sender.send_all(fillers as usize, &filler)?;
-            let rest = (STEP_BYTES - fillers * FILLER_BYTES) as usize;
-            // The second packet finds one byte less than the step, the third 59 bytes more.
-            lab.sender.send_all(1, &Frame::new(rest - 1))?;
-            lab.sender.send_all(1, &Frame::new(60))?;
-            lab.sender.send_all(1, &Frame::new(60))?;
-            Ok(STEP_BYTES - 1 + 120)
-        },
-    )?;
+    lab.hold(Handle::ROOT, &step(Mark::Physical, MarkAt::Enqueue), |lab| {
+        let fillers = STEP_BYTES / FILLER_BYTES;
+        let filler = Frame::new(FILLER_BYTES as usize).ecn(Ecn::NotEct);
+        lab.sender.send_all(fillers as usize, &filler)?;
+        let rest = (STEP_BYTES - fillers * FILLER_BYTES) as usize;
+        // The second packet finds one byte less than the step, the third 59 bytes more.
+        lab.sender.send_all(1, &Frame::new(rest - 1))?;
+        lab.sender.send_all(1, &Frame::new(60))?;
+        lab.sender.send_all(1, &Frame::new(60))?;
+        Ok(STEP_BYTES - 1 + 120)
+    })?;
     lab.release(0)?;
     let (account, _) = lab.balance(0)?;
     expect_marks(lab, &account, &[false, false, true])?;
 
     // A packet that finds exactly the step.
     lab.clear()?;
-    lab.hold(
-        Handle::ROOT,
-        &step(Mark::Physical, MarkAt::Enqueue),
-        |lab| {
-            let packets = STEP_BYTES / 50_000;
-            lab.sender.send_all(packets as usize, &Frame::new(50_000))?;
-            lab.sender.send_all(1, &Frame::new(60))?;
-            Ok(STEP_BYTES + 60)
-        },
-    )?;
+    lab.hold(Handle::ROOT, &step(Mark::Physical, MarkAt::Enqueue), |lab| {
+        let packets = STEP_BYTES / 50_000;
+        lab.sender.send_all(packets as usize, &Frame::new(50_000))?;
+        lab.sender.send_all(1, &Frame::new(60))?;
+        Ok(STEP_BYTES + 60)
+    })?;
     lab.release(0)?;
     let (account, _) = lab.balance(0)?;
     expect_marks(lab, &account, &[false, true])
@@ -390,17 +320,12 @@ fn physical_step_at_enqueue(lab: &mut Lab) -> Result<()> {
 
 fn physical_step_at_dequeue(lab: &mut Lab) -> Result<()> {
     const PACKET_BYTES: u64 = 50_000;
-    lab.hold(
-        Handle::ROOT,
-        &step(Mark::Physical, MarkAt::Dequeue),
-        |lab| {
-            // The first packet leaves exactly the step behind, the second one packet less.
-            let packets = STEP_BYTES / PACKET_BYTES + 1;
-            lab.sender
-                .send_all(packets as usize, &Frame::new(PACKET_BYTES as usize))?;
-            Ok(packets * PACKET_BYTES)
-        },
-    )?;
+    lab.hold(Handle::ROOT, &step(Mark::Physical, MarkAt::Dequeue), |lab| {
+        // The first packet leaves exactly the step behind, the second one packet less.
+        let packets = STEP_BYTES / PACKET_BYTES + 1;
+        lab.sender.send_all(packets as usize, &Frame::new(PACKET_BYTES as usize))?;
+        Ok(packets * PACKET_BYTES)
+    })?;
     lab.release(0)?;
     let (account, _) = lab.balance(0)?;
     let first = lab.sender.number() - (STEP_BYTES / PACKET_BYTES) as u32;
@@ -409,11 +334,7 @@ fn physical_step_at_dequeue(lab: &mut Lab) -> Result<()> {
 
 /// Chooses every packet.
 fn always(at: MarkAt) -> Options {
-    Options {
-        min_ppm: Some(0),
-        max_ppm: Some(0),
-        ..options(Mark::Physical, at)
-    }
+    Options { min_ppm: Some(0), max_ppm: Some(0), ..options(Mark::Physical, at) }
 }
 
 fn unmarkable(lab: &mut Lab) -> Result<()> {
@@ -422,8 +343,7 @@ fn unmarkable(lab: &mut Lab) -> Result<()> {
         let mut marks = 0;
         for kind in [Kind::Udp4, Kind::Udp6, Kind::Tcp4, Kind::Other] {
             for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
-                lab.sender
-                    .send_all(5, &Frame::new(200).kind(kind).ecn(ecn))?;
+                lab.sender.send_all(5, &Frame::new(200).kind(kind).ecn(ecn))?;
                 if kind != Kind::Other && matches!(ecn, Ecn::Ect0 | Ecn::Ect1) {
                     marks += 5;
                 }
@@ -451,10 +371,7 @@ fn ecn_drop_at_dequeue(lab: &mut Lab) -> Result<()> {
 }
 
 fn ecn_drop(lab: &mut Lab, at: MarkAt) -> Result<()> {
-    lab.port(&Options {
-        ecn_drop: Some(true),
-        ..always(at)
-    })?;
+    lab.port(&Options { ecn_drop: Some(true), ..always(at) })?;
     // The sender gets no error, because NET_XMIT_CN is none.
     for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::NotEct, Ecn::Ce] {
         lab.sender.send_all(25, &Frame::new(300).ecn(ecn))?;
@@ -465,10 +382,7 @@ fn ecn_drop(lab: &mut Lab, at: MarkAt) -> Result<()> {
     equal("drops", port.state.drops, 50)?;
     equal("would_mark", port.x.would_mark, 100)?;
     equal("marked", port.x.marked(), 25)?;
-    let other = account
-        .missing
-        .iter()
-        .find(|r| r.ecn() != Ecn::NotEct as u8);
+    let other = account.missing.iter().find(|r| r.ecn() != Ecn::NotEct as u8);
     ensure!(other.is_none(), "dropped {other:?}");
     Ok(())
 }

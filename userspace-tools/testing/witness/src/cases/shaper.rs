@@ -40,25 +40,15 @@ fn rate(lab: &mut Lab, rate: u64, packets: usize) -> Result<()> {
 }
 
 fn overhead(lab: &mut Lab) -> Result<()> {
-    let options = Options {
-        overhead_bytes: Some(38),
-        ..Options::default()
-    };
+    let options = Options { overhead_bytes: Some(38), ..Options::default() };
     shaped(lab, &options, 1_500_000, 200, |bytes| bytes + 38)?;
     lab.clear()?;
-    let options = Options {
-        overhead_bytes: Some(-14),
-        ..Options::default()
-    };
+    let options = Options { overhead_bytes: Some(-14), ..Options::default() };
     shaped(lab, &options, 1_500_000, 200, |bytes| bytes - 14)
 }
 
 fn mpu(lab: &mut Lab) -> Result<()> {
-    let options = Options {
-        overhead_bytes: Some(24),
-        mpu_bytes: Some(256),
-        ..Options::default()
-    };
+    let options = Options { overhead_bytes: Some(24), mpu_bytes: Some(256), ..Options::default() };
     shaped(lab, &options, 1_500_000, 200, |bytes| (bytes + 24).max(256))
 }
 
@@ -99,16 +89,11 @@ fn shaped(
         work_bytes += wire_bytes(frame.bytes as u64);
     }
     // No dumps meanwhile: they would delay timers.
-    thread::sleep(Duration::from_nanos(
-        work_bytes * 1_000_000_000 / rate + 5_000_000,
-    ));
+    thread::sleep(Duration::from_nanos(work_bytes * 1_000_000_000 / rate + 5_000_000));
     lab.drain()?;
     let (account, _) = lab.balance(0)?;
 
-    let mut schedule = Schedule {
-        rate: rate.into(),
-        free: 0,
-    };
+    let mut schedule = Schedule { rate: rate.into(), free: 0 };
     let pairs = account.sent.iter().zip(&account.received);
     let late_ns: Vec<i64> = pairs
         .map(|(sent, received)| {
@@ -119,10 +104,8 @@ fn shaped(
     let latest_ns = late_ns.iter().max().copied().unwrap_or(0);
 
     let took_ns = account.received[packets - 1].at_ns - account.received[0].at_ns;
-    let work_bytes: u64 = account.received[..packets - 1]
-        .iter()
-        .map(|record| wire_bytes(record.bytes.into()))
-        .sum();
+    let work_bytes: u64 =
+        account.received[..packets - 1].iter().map(|record| wire_bytes(record.bytes.into())).sum();
     let measured = work_bytes as f64 * 1e9 / took_ns as f64;
     println!(
         "# {rate} B/s: measured {measured:.0} over {} ms; {earliest_ns} to {latest_ns} ns late",
@@ -151,10 +134,7 @@ const DISTURBED_NS: i64 = 5_000;
 
 fn idle(lab: &mut Lab) -> Result<()> {
     const RATE: u64 = 100_000;
-    lab.port(&Options {
-        rate_bytes_per_s: Some(RATE),
-        ..Options::default()
-    })?;
+    lab.port(&Options { rate_bytes_per_s: Some(RATE), ..Options::default() })?;
     for _ in 0..3 {
         thread::sleep(Duration::from_millis(300));
         lab.forget()?;
@@ -163,10 +143,7 @@ fn idle(lab: &mut Lab) -> Result<()> {
         let (sent, received) = (lab.before.records()?.to_vec(), lab.after.records()?);
         // Three packets after one that found the port idle: at least 10 ms each.
         let took_ns = received[3].at_ns - sent[0].at_ns;
-        ensure!(
-            took_ns >= 30_000_000,
-            "four packets took {took_ns} ns, expected 30 ms"
-        );
+        ensure!(took_ns >= 30_000_000, "four packets took {took_ns} ns, expected 30 ms");
     }
     Ok(())
 }

@@ -92,11 +92,8 @@ fn forwarded(_: &mut Lab) -> Result<()> {
 
     let (mut marked, mut red) = (0, 0);
     for kind in [Kind::Udp4, Kind::Udp6] {
-        for (ecn, after) in [
-            (Ecn::NotEct, Ecn::NotEct),
-            (Ecn::Ect1, Ecn::Ce),
-            (Ecn::Ect0, Ecn::Ce),
-        ] {
+        for (ecn, after) in [(Ecn::NotEct, Ecn::NotEct), (Ecn::Ect1, Ecn::Ce), (Ecn::Ect0, Ecn::Ce)]
+        {
             for dscp in [0, 8] {
                 for vlan in INNER_VLANS {
                     let frame = Frame::new(BYTES).kind(kind).dscp(dscp);

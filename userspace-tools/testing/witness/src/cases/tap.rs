@@ -50,23 +50,17 @@ struct Port {
 impl Tap {
     /// Creates a tap with a speed of `mbit`; 0 = unknown.
     fn new(mbit: u32) -> Result<Self> {
-        let files = (0..QUEUES)
-            .map(|_| attach(DEVICE, libc::IFF_MULTI_QUEUE))
-            .collect::<Result<_>>()?;
-        let tap = Self {
-            _files: files,
-            index: if_nametoindex(DEVICE)?,
-            connection: Connection::open()?,
-        };
+        let files =
+            (0..QUEUES).map(|_| attach(DEVICE, libc::IFF_MULTI_QUEUE)).collect::<Result<_>>()?;
+        let tap =
+            Self { _files: files, index: if_nametoindex(DEVICE)?, connection: Connection::open()? };
         tap.speed(mbit)?;
         run(&format!("ip link set {DEVICE} up"))?;
         Ok(tap)
     }
 
     fn speed(&self, mbit: u32) -> Result<()> {
-        run(&format!(
-            "ethtool -s {DEVICE} speed {mbit} duplex full autoneg off"
-        ))
+        run(&format!("ethtool -s {DEVICE} speed {mbit} duplex full autoneg off"))
     }
 
     /// Changes the speed. Qdiscs learn of it when the device goes up.
@@ -80,14 +74,8 @@ impl Tap {
     fn port(&self, number: u16, options: &Options) -> Qdisc {
         Qdisc {
             index: self.index,
-            parent: Handle {
-                major: 1,
-                minor: number,
-            },
-            handle: Handle {
-                major: 0x10 + number,
-                minor: 0,
-            },
+            parent: Handle { major: 1, minor: number },
+            handle: Handle { major: 0x10 + number, minor: 0 },
             kind: phantom::KIND,
             options: options.encode(),
         }
@@ -184,9 +172,7 @@ fn default_mq() -> Result<()> {
             continue;
         }
         ensure!(
-            bytes
-                .iter()
-                .all(|one| *one + drained_bytes + ROUNDING_BYTES >= TRAFFIC_BYTES),
+            bytes.iter().all(|one| *one + drained_bytes + ROUNDING_BYTES >= TRAFFIC_BYTES),
             "{bytes:?}, drained {drained_bytes}"
         );
         return Ok(());
@@ -195,10 +181,7 @@ fn default_mq() -> Result<()> {
 }
 
 fn drain_ppm(ppm: u32) -> Options {
-    Options {
-        drain_ppm: Some(ppm),
-        ..Options::default()
-    }
+    Options { drain_ppm: Some(ppm), ..Options::default() }
 }
 
 /// After a speed change, the user's latest setting holds, not that of the port added last.
@@ -214,9 +197,7 @@ fn last_word() -> Result<()> {
         tap.new_speed(2)?;
         equal("drain at 2 Mbit/s", tap.drain()?, 125_000)?;
         // The port with the setting is gone: the others follow the device again.
-        run(&format!(
-            "tc qdisc replace dev {DEVICE} parent 1:{number} pfifo"
-        ))?;
+        run(&format!("tc qdisc replace dev {DEVICE} parent 1:{number} pfifo"))?;
         tap.new_speed(1)?;
         equal("drain at 1 Mbit/s", tap.drain()?, DRAIN_PER_MBIT)?;
     }
@@ -227,21 +208,12 @@ fn last_word() -> Result<()> {
 fn no_word() -> Result<()> {
     let mut tap = Tap::new(0)?;
     run(&format!("tc qdisc add dev {DEVICE} root handle 1: mq"))?;
-    let told = Options {
-        line_rate_bytes_per_s: Some(1_000_000),
-        ..drain_ppm(1_000_000)
-    };
+    let told = Options { line_rate_bytes_per_s: Some(1_000_000), ..drain_ppm(1_000_000) };
     tap.add(1, &told)?;
-    let physical = Options {
-        mark: Some(Mark::Physical),
-        ..Options::default()
-    };
+    let physical = Options { mark: Some(Mark::Physical), ..Options::default() };
     tap.add(2, &physical)?;
     equal("drain", tap.drain()?, 1_000_000)?;
-    let limit = Options {
-        limit_bytes: Some(5_000),
-        ..Options::default()
-    };
+    let limit = Options { limit_bytes: Some(5_000), ..Options::default() };
     tap.change(2, &limit)?;
     equal("drain", tap.drain()?, 1_000_000)
 }
@@ -249,18 +221,9 @@ fn no_word() -> Result<()> {
 /// Runs all cases.
 pub fn run_all(ktap: &mut Ktap) -> Result<()> {
     let before = set_of_the_first_namespace(DEFAULT_QDISC, phantom::KIND)?;
-    ktap.case(
-        "default mq: all ports share one phantom queue",
-        default_mq(),
-    );
+    ktap.case("default mq: all ports share one phantom queue", default_mq());
     set_of_the_first_namespace(DEFAULT_QDISC, &before)?;
-    ktap.case(
-        "mq: the user's latest setting survives a speed change",
-        last_word(),
-    );
-    ktap.case(
-        "mq: a port without a line rate keeps that of the others",
-        no_word(),
-    );
+    ktap.case("mq: the user's latest setting survives a speed change", last_word());
+    ktap.case("mq: a port without a line rate keeps that of the others", no_word());
     Ok(())
 }

@@ -24,12 +24,7 @@ const fn changed(
     what: &'static str,
     fix: &'static str,
 ) -> Break {
-    Break {
-        said,
-        near,
-        what,
-        fix,
-    }
+    Break { said, near, what, fix }
 }
 
 const fn gone(name: &'static str, what: &'static str, fix: &'static str) -> Break {
@@ -55,12 +50,7 @@ const BREAKS: &[Break] = &[
         "cong_avoid has other arguments",
         "void NAME(struct sock *sk, u32 ack, u32 acked)",
     ),
-    changed(
-        TYPES,
-        ".min_tso_segs",
-        "min_tso_segs has another type",
-        "u32 NAME(struct sock *sk)",
-    ),
+    changed(TYPES, ".min_tso_segs", "min_tso_segs has another type", "u32 NAME(struct sock *sk)"),
     changed(
         TYPES,
         ".in_ack_event",
@@ -120,16 +110,8 @@ const BREAKS: &[Break] = &[
         "the kernel has no register_sysctl_table",
         "register_net_sysctl_sz(net, \"net/NAME\", table, ARRAY_SIZE(table)), without an empty last row",
     ),
-    gone(
-        "'prandom_u32'",
-        "Linux 6.1 removed prandom_u32",
-        "get_random_u32()",
-    ),
-    gone(
-        "'prandom_u32_max'",
-        "Linux 6.2 removed prandom_u32_max",
-        "get_random_u32_below(n)",
-    ),
+    gone("'prandom_u32'", "Linux 6.1 removed prandom_u32", "get_random_u32()"),
+    gone("'prandom_u32_max'", "Linux 6.2 removed prandom_u32_max", "get_random_u32_below(n)"),
     gone(
         "'del_timer",
         "Linux 6.15 renamed del_timer and del_timer_sync",
@@ -207,11 +189,7 @@ mod tests {
     fn causes(log: &str) -> String {
         let lines: Vec<_> = log.lines().map(str::to_owned).collect();
         let causes = explain(&lines);
-        causes
-            .iter()
-            .map(|(what, _)| *what)
-            .collect::<Vec<_>>()
-            .join("; ")
+        causes.iter().map(|(what, _)| *what).collect::<Vec<_>>().join("; ")
     }
 
     #[test]

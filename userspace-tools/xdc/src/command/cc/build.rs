@@ -59,16 +59,11 @@ impl Source {
                     .hint("FILE.rs, FILE.c, FILE.ko, or a folder with a Kbuild or Makefile"));
             }
         };
-        if kind == Kind::Folder
-            && !["Kbuild", "Makefile"]
-                .iter()
-                .any(|it| real.join(it).is_file())
+        if kind == Kind::Folder && !["Kbuild", "Makefile"].iter().any(|it| real.join(it).is_file())
         {
-            return Err(
-                Error::usage(format!("{name} has neither a Kbuild nor a Makefile")).hint(format!(
-                    "a Kbuild with the line obj-m := tcp_NAME.o, or xdc cc add {name}/FILE.c"
-                )),
-            );
+            return Err(Error::usage(format!("{name} has neither a Kbuild nor a Makefile")).hint(
+                format!("a Kbuild with the line obj-m := tcp_NAME.o, or xdc cc add {name}/FILE.c"),
+            ));
         }
         Ok(Self { path: real, kind })
     }
@@ -102,10 +97,9 @@ impl Source {
                 let name = path.file_stem().unwrap_or_default().to_string_lossy();
                 match built.iter_mut().find(|it| it.name == name) {
                     Some(known) => known.of.push((flavour, path)),
-                    None => built.push(Built {
-                        name: name.into_owned(),
-                        of: vec![(flavour, path)],
-                    }),
+                    None => {
+                        built.push(Built { name: name.into_owned(), of: vec![(flavour, path)] })
+                    }
                 }
             }
         }
@@ -156,11 +150,7 @@ impl Source {
         let tree = home.kernel_tree(flavour)?;
         let tree = fs::canonicalize(&tree).map_err(|err| Error::io(tree.display(), &err))?;
         fs::create_dir_all(out).map_err(|err| Error::io(out.display(), &err))?;
-        eprintln!(
-            "xdc: building {} for the {} kernel",
-            self.name(),
-            flavour.name()
-        );
+        eprintln!("xdc: building {} for the {} kernel", self.name(), flavour.name());
         let mut script = Command::new(home.cc_script()?);
         script.arg(flavour.name()).args([&tree, sources, out]);
         script.arg(match self.kind {
@@ -181,40 +171,23 @@ impl Source {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let staged = sources.join(BESIDE).display().to_string();
         let mut text = text.into_owned();
-        for modules in home
-            .module_sources()?
-            .iter()
-            .filter(|it| it.ends_with("modules"))
-        {
-            text = text.replace(
-                &format!("{staged}/../modules"),
-                &modules.display().to_string(),
-            );
+        for modules in home.module_sources()?.iter().filter(|it| it.ends_with("modules")) {
+            text = text.replace(&format!("{staged}/../modules"), &modules.display().to_string());
         }
         let text = text.replace(&staged, &folder.display().to_string());
-        let lines: Vec<_> = text
-            .lines()
-            .filter(|line| is_message(line))
-            .map(str::to_owned)
-            .collect();
+        let lines: Vec<_> =
+            text.lines().filter(|line| is_message(line)).map(str::to_owned).collect();
         if !output.status.success() {
             return Err(self.failure(flavour, lines));
         }
-        lines
-            .iter()
-            .for_each(|line| eprintln!("{}", crate::text::printable(line)));
+        lines.iter().for_each(|line| eprintln!("{}", crate::text::printable(line)));
         let order = out.join("modules.order");
         let order = fs::read_to_string(&order).map_err(|err| Error::io(order.display(), &err))?;
-        let modules: Vec<_> = order
-            .lines()
-            .map(|it| out.join(it).with_extension("ko"))
-            .collect();
+        let modules: Vec<_> = order.lines().map(|it| out.join(it).with_extension("ko")).collect();
         match modules.is_empty() {
             false => Ok(modules),
-            true => Err(
-                Error::usage(format!("the Kbuild of {} builds no module", self.name()))
-                    .hint("a line obj-m := tcp_NAME.o for tcp_NAME.c"),
-            ),
+            true => Err(Error::usage(format!("the Kbuild of {} builds no module", self.name()))
+                .hint("a line obj-m := tcp_NAME.o for tcp_NAME.c")),
         }
     }
 
@@ -227,11 +200,7 @@ impl Source {
                 None => Error::failure(what),
             };
         }
-        let what = format!(
-            "{} does not build for the {} kernel",
-            self.name(),
-            flavour.name()
-        );
+        let what = format!("{} does not build for the {} kernel", self.name(), flavour.name());
         let causes = match self.kind {
             Kind::Rust => Vec::new(),
             _ => breaks::explain(&lines),
@@ -249,10 +218,7 @@ impl Source {
     /// Selects the kernels for which a module was built, by its version magic.
     fn fitting(&self, home: &Home, flavours: &[Flavour]) -> Result<Built> {
         let own = vermagic(&self.path)?.ok_or_else(|| {
-            Error::usage(format!(
-                "{} is not a kernel module: it has no version magic",
-                self.name()
-            ))
+            Error::usage(format!("{} is not a kernel module: it has no version magic", self.name()))
         })?;
         let mut of = Vec::new();
         let mut kernels = Vec::new();
@@ -261,11 +227,7 @@ impl Source {
             if magic == own {
                 of.push((flavour, self.path.clone()));
             }
-            kernels.push(format!(
-                "the {} kernel's is '{}'",
-                flavour.name(),
-                magic.trim_end()
-            ));
+            kernels.push(format!("the {} kernel's is '{}'", flavour.name(), magic.trim_end()));
         }
         if of.is_empty() {
             return Err(Error::failure(format!(
@@ -276,10 +238,7 @@ impl Source {
             ))
             .hint("xdc cc add with its source"));
         }
-        Ok(Built {
-            name: self.module().unwrap_or_default().to_owned(),
-            of,
-        })
+        Ok(Built { name: self.module().unwrap_or_default().to_owned(), of })
     }
 }
 
@@ -290,9 +249,7 @@ const BESIDE: &str = "user";
 pub fn of_kernel(home: &Home, flavour: Flavour) -> Result<String> {
     let modules = home.modules(flavour)?;
     let first = modules.first().map(|path| vermagic(path));
-    first
-        .transpose()
-        .map(|magic| magic.flatten().unwrap_or_default())
+    first.transpose().map(|magic| magic.flatten().unwrap_or_default())
 }
 
 /// Version magic of a module; None without one.
@@ -305,9 +262,7 @@ pub fn vermagic(module: &Path) -> Result<Option<String>> {
 
 /// Returns whether a line is a message, and not a step of the kernel's build.
 fn is_message(line: &str) -> bool {
-    let step = line
-        .strip_prefix("  ")
-        .and_then(|rest| rest.split(' ').next());
+    let step = line.strip_prefix("  ").and_then(|rest| rest.split(' ').next());
     let is_step = step.is_some_and(|it| it.len() > 1 && it.chars().all(|c| c.is_ascii_uppercase()));
     !is_step && !line.starts_with("make")
 }
@@ -347,11 +302,7 @@ mod tests {
             Err(err) => err.lines().join(" "),
         };
         assert_eq!(["a.rs", "a.c", "a.ko"].map(said), ["a"; 3]);
-        assert!(
-            said("a.bpf.c").contains("BPF compiler"),
-            "{}",
-            said("a.bpf.c")
-        );
+        assert!(said("a.bpf.c").contains("BPF compiler"), "{}", said("a.bpf.c"));
         assert!(said("a.py").contains("no congestion control"));
         assert!(said("b.c").contains("No such file"));
         assert!(said("").contains("neither a Kbuild"), "{}", said(""));

@@ -63,11 +63,8 @@ pub fn add(request: &Add) -> Result<bool> {
         let placed = work.0.join("placed");
         let names = place(&home, &built, &placed)?;
         let own = dir.join(&built.name);
-        let entry = Added {
-            module: built.name.clone(),
-            names,
-            source: source.path.display().to_string(),
-        };
+        let entry =
+            Added { module: built.name.clone(), names, source: source.path.display().to_string() };
         entry.write(&placed.join(&built.name))?;
         remove_folder(&own)?;
         fs::rename(placed.join(&built.name), &own).map_err(|err| Error::io(own.display(), &err))?;
@@ -125,9 +122,7 @@ fn check_module(home: &Home, module: &str) -> Result<()> {
 fn check_name(home: &Home, name: &str, module: &str) -> Result<()> {
     let of_module = format!("tcp_{name}");
     let added = home.added();
-    let other = added
-        .iter()
-        .find(|it| it.module != module && it.names.iter().any(|it| it == name));
+    let other = added.iter().find(|it| it.module != module && it.names.iter().any(|it| it == name));
     let owner = if ccs::is_taken(name) {
         "xdc".to_owned()
     } else if of_kernels(home).contains(&of_module) {
@@ -137,10 +132,8 @@ fn check_name(home: &Home, name: &str, module: &str) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(
-        Error::usage(format!("{owner} has a congestion control named {name}"))
-            .hint("another name in the source: .name in C, NAME in Rust"),
-    )
+    Err(Error::usage(format!("{owner} has a congestion control named {name}"))
+        .hint("another name in the source: .name in C, NAME in Rust"))
 }
 
 /// Names of all modules of the kernels, built-in ones too.
@@ -176,9 +169,7 @@ pub fn list(request: &List) -> Result<bool> {
             let folder = home.added_dir().join(&added.module).join(flavour.name());
             let own = build::vermagic(&folder.join(format!("{}.ko", added.module)));
             let of_kernel = build::of_kernel(&home, *flavour);
-            own.ok()
-                .flatten()
-                .is_some_and(|own| of_kernel.is_ok_and(|it| it == own))
+            own.ok().flatten().is_some_and(|own| of_kernel.is_ok_and(|it| it == own))
         };
         let kernels = FLAVOURS.into_iter().filter(fits).map(Flavour::name);
         let kernels: Vec<_> = kernels.collect();
@@ -193,21 +184,12 @@ pub fn list(request: &List) -> Result<bool> {
         println!("{:#}", serde_json::json!(rows));
         return Ok(true);
     }
-    for Listed {
-        name,
-        module,
-        kernels,
-        source,
-    } in rows
-    {
+    for Listed { name, module, kernels, source } in rows {
         let kernels = match kernels.is_empty() {
             true => "none: add it again".to_owned(),
             false => kernels.join(","),
         };
-        println!(
-            "{name:15}  {module:19}  {kernels:7}  {}",
-            printable(&source)
-        );
+        println!("{name:15}  {module:19}  {kernels:7}  {}", printable(&source));
     }
     Ok(true)
 }
@@ -219,15 +201,8 @@ pub fn remove(request: &Remove) -> Result<bool> {
     let added = home.added();
     let named = |it: &&Added| it.module == request.name || it.names.contains(&request.name);
     let Some(found) = added.iter().find(named) else {
-        let names: Vec<_> = added
-            .iter()
-            .flat_map(|it| &it.names)
-            .map(String::as_str)
-            .collect();
-        let err = Error::usage(format!(
-            "xdc cc add has added no '{}'",
-            printable(&request.name)
-        ));
+        let names: Vec<_> = added.iter().flat_map(|it| &it.names).map(String::as_str).collect();
+        let err = Error::usage(format!("xdc cc add has added no '{}'", printable(&request.name)));
         return Err(match names.is_empty() {
             true => err,
             false => err.hint(names.join(", ")),

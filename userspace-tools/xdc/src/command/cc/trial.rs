@@ -78,11 +78,7 @@ fn read(module: &str, said: &str) -> Result<Vec<String>> {
     let new: Vec<_> = new.map(str::to_owned).collect();
     let causes = breaks::explain(messages);
     if new.is_empty() {
-        let details: Vec<_> = messages
-            .iter()
-            .filter(|line| !line.is_empty())
-            .cloned()
-            .collect();
+        let details: Vec<_> = messages.iter().filter(|line| !line.is_empty()).cloned().collect();
         let what = format!("{module}.ko registers no congestion control in a guest");
         let err = match causes.first() {
             Some((cause, fix)) => Error::failure(format!("{what}: {cause}")).hint(*fix),
@@ -110,10 +106,7 @@ mod tests {
         let known = "reno cubic\nmodprobe: ERROR: could not insert 'tcp_x': File exists\n\
                      [    1.0] TCP: cubic already registered or non-unique key\n\nreno cubic\n";
         let lines = names(known).unwrap_err().lines().join("\n");
-        assert!(
-            lines.contains("has a congestion control of this name"),
-            "{lines}"
-        );
+        assert!(lines.contains("has a congestion control of this name"), "{lines}");
         assert!(lines.contains("File exists"), "{lines}");
         assert!(names("").is_err());
         assert!(names("reno\n\nreno\n").is_err());

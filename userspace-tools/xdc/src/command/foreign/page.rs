@@ -100,10 +100,7 @@ pub(super) fn section(report: &Report) -> String {
     }
     page.push('\n');
     for (verdict, title) in [
-        (
-            Verdict::Ours,
-            "Fails with ours, passes with the kernel's modules:",
-        ),
+        (Verdict::Ours, "Fails with ours, passes with the kernel's modules:"),
         (Verdict::Both, "Fails with both:"),
         (Verdict::KernelsOwn, "Fails with the kernel's modules only:"),
     ] {

@@ -35,24 +35,15 @@ fn our_failure_counts_if_one_kernel_variant_passes() {
     };
     let cubic = "  ok 1 cubic a b";
     assert_eq!(verdict(&[cubic, "  ok 2 unocc a b"]), (Verdict::Fine, true));
-    assert_eq!(
-        verdict(&[cubic, "  not ok 2 unocc a b"]),
-        (Verdict::Ours, false)
-    );
+    assert_eq!(verdict(&[cubic, "  not ok 2 unocc a b"]), (Verdict::Ours, false));
     let no_cubic = "  not ok 1 cubic a b";
     assert_eq!(
         verdict(&[no_cubic, "  not ok 2 unocc a b", "  ok 3 unocc c"]),
         (Verdict::Both, true)
     );
     let no_dctcp = "  not ok 2 dctcp a b";
-    assert_eq!(
-        verdict(&[cubic, no_dctcp, "  not ok 3 unocc a b"]),
-        (Verdict::Ours, false)
-    );
-    assert_eq!(
-        verdict(&[no_cubic, "  ok 2 unocc a b"]),
-        (Verdict::KernelsOwn, true)
-    );
+    assert_eq!(verdict(&[cubic, no_dctcp, "  not ok 3 unocc a b"]), (Verdict::Ours, false));
+    assert_eq!(verdict(&[no_cubic, "  ok 2 unocc a b"]), (Verdict::KernelsOwn, true));
     // A case that only ours have has no reference.
     assert_eq!(verdict(&["  not ok 1 unocc a b"]), (Verdict::Ours, false));
 }
@@ -72,10 +63,7 @@ fn a_suite_that_died_does_not_hold() {
     assert!(!report.holds());
     let told = told(&[report]);
     assert!(told.contains("DIED: TIMEOUT 900 s"));
-    assert!(
-        told.ends_with("# xdc foreign: 1 passed, 1 failed\n"),
-        "{told}"
-    );
+    assert!(told.ends_with("# xdc foreign: 1 passed, 1 failed\n"), "{told}");
 }
 
 #[test]
@@ -107,14 +95,8 @@ fn the_page_keeps_sections_of_suites_not_run() {
     assert_eq!(of("foreign tdc"), Some("old\n"));
     assert_eq!(of("foreign extensions"), None);
     let net = of("foreign net").unwrap();
-    assert!(
-        net.starts_with("### net, fast form\n\n1 cases on kernel uml, "),
-        "{net}"
-    );
-    assert!(
-        net.contains("; 2026-11-24, xdc of commit 0123aaaaaaaa-dirty.\n"),
-        "{net}"
-    );
+    assert!(net.starts_with("### net, fast form\n\n1 cases on kernel uml, "), "{net}");
+    assert!(net.contains("; 2026-11-24, xdc of commit 0123aaaaaaaa-dirty.\n"), "{net}");
     assert!(net.contains("\n| unocc | 1 | 0 | 0 |\n"), "{net}");
     assert!(!net.contains("old"));
 }

@@ -30,10 +30,7 @@ const LARGE_BUFFER: &str = "16MiB";
 
 impl Case {
     pub fn neutral() -> Self {
-        Self {
-            values: PARAMS.iter().map(|param| param.neutral).collect(),
-            duration_us: 0.0,
-        }
+        Self { values: PARAMS.iter().map(|param| param.neutral).collect(), duration_us: 0.0 }
     }
 
     pub fn get(&self, key: Key) -> f64 {
@@ -71,17 +68,13 @@ impl Case {
 
     /// Parameters with an effect, and their values.
     pub fn shown(&self) -> impl Iterator<Item = (&'static Param, f64)> {
-        let shown = PARAMS
-            .iter()
-            .filter(|it| it.neutral.is_nan() || self.is_on(it));
+        let shown = PARAMS.iter().filter(|it| it.neutral.is_nan() || self.is_on(it));
         shown.map(|it| (it, round(self.get(it.key), 3)))
     }
 
     /// The same as text.
     pub fn text(&self) -> String {
-        let shown = self
-            .shown()
-            .map(|(it, value)| format!("{} {value}", it.name));
+        let shown = self.shown().map(|(it, value)| format!("{} {value}", it.name));
         shown.collect::<Vec<_>>().join(", ")
     }
 
@@ -103,10 +96,7 @@ impl Case {
     /// Start and end of a disturbance, in us.
     fn span_us(&self, at: Key, length: Key) -> (f64, f64) {
         let from = self.get(at) * self.duration_us;
-        (
-            from,
-            (from + self.get(length) * self.duration_us).min(self.duration_us),
-        )
+        (from, (from + self.get(length) * self.duration_us).min(self.duration_us))
     }
 
     fn outage_us(&self) -> (f64, f64) {
@@ -294,11 +284,7 @@ impl Case {
         }
         if let Some(victim) = victim {
             let count = self.get(Key::VictimFlows);
-            flows(
-                "victim",
-                count,
-                &format!("{large}{jitter}\ncc = \"{victim}\""),
-            );
+            flows("victim", count, &format!("{large}{jitter}\ncc = \"{victim}\""));
         }
         if self.has(Key::PauseFlows) {
             let period_us = 1e3 * self.get(Key::PauseMs);
@@ -348,35 +334,14 @@ impl Case {
                 }
             };
         let to_rate = |mbps: f64| format!("rate = \"{}\"", rate(mbps));
-        let step = [
-            to_rate(rate_mbps * self.get(Key::RateStep)),
-            to_rate(rate_mbps),
-        ];
-        change(
-            Key::RateStep,
-            self.span_us(Key::RateAt, Key::RateFor),
-            "s-r",
-            step,
-        );
+        let step = [to_rate(rate_mbps * self.get(Key::RateStep)), to_rate(rate_mbps)];
+        change(Key::RateStep, self.span_us(Key::RateAt, Key::RateFor), "s-r", step);
         let to_delay = |us: f64| format!("delay = \"{}\"", time(us));
-        let step = [
-            to_delay(rtt_us * self.get(Key::DelayStep)),
-            to_delay(rtt_us),
-        ];
-        change(
-            Key::DelayStep,
-            self.span_us(Key::DelayAt, Key::DelayFor),
-            "near-s",
-            step,
-        );
+        let step = [to_delay(rtt_us * self.get(Key::DelayStep)), to_delay(rtt_us)];
+        change(Key::DelayStep, self.span_us(Key::DelayAt, Key::DelayFor), "near-s", step);
         let burst = |share: f64| format!("burst_loss = [0.0, 0.0, \"{}\"]", fraction(share));
         let step = [burst(self.get(Key::BurstLoss)), burst(0.0)];
-        change(
-            Key::BurstLoss,
-            self.span_us(Key::BurstAt, Key::BurstFor),
-            "s-r",
-            step,
-        );
+        change(Key::BurstLoss, self.span_us(Key::BurstAt, Key::BurstFor), "s-r", step);
         let step = ["down = true", "up = true"].map(str::to_owned);
         change(Key::Outage, self.outage_us(), "s-r", step);
         text
@@ -393,20 +358,17 @@ impl Case {
         for cc in ccs {
             let more = match *cc {
                 "toll" => String::new(),
-                "unocc" => format!(
-                    "\"net.unocc.intra_rtt_us\" = {}\n",
-                    self.get(Key::RttUs).round()
-                ),
+                "unocc" => {
+                    format!("\"net.unocc.intra_rtt_us\" = {}\n", self.get(Key::RttUs).round())
+                }
                 "gemini" => {
                     let k_bytes = self.mark_bytes().round();
                     format!("\"net.gemini.k_bytes\" = {k_bytes}\n\"net.gemini.t_us\" = 5000\n")
                 }
                 _ => continue,
             };
-            let _ = write!(
-                text,
-                "\n[cc.{cc}.sysctl]\n\"net.{cc}.line_rate_mbps\" = {mbps}\n{more}"
-            );
+            let _ =
+                write!(text, "\n[cc.{cc}.sysctl]\n\"net.{cc}.line_rate_mbps\" = {mbps}\n{more}");
         }
         text
     }

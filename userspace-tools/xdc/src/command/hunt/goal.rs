@@ -82,19 +82,12 @@ impl FromStr for Goal {
 
     /// A name of [`GOALS`], or `high:METRIC` or `low:METRIC` for a metric that fails that way.
     fn from_str(text: &str) -> Result<Self, String> {
-        let goal = |what, better, limits| Self {
-            name: text.to_owned(),
-            what,
-            better,
-            limits,
-        };
+        let goal = |what, better, limits| Self { name: text.to_owned(), what, better, limits };
         if let Some(known) = GOALS.iter().find(|known| known.name == text) {
             return Ok(goal(known.what.clone(), known.better, known.limits));
         }
         let of = |metric: &str, better, [best, good, worst]: [f64; 3]| {
-            let metric: Metric = metric
-                .parse()
-                .map_err(|unknown: Unknown| unknown.to_string())?;
+            let metric: Metric = metric.parse().map_err(|unknown: Unknown| unknown.to_string())?;
             let limits = Limits { best, good, worst };
             Ok(goal(What::Metric(metric), better, limits))
         };
@@ -151,10 +144,7 @@ impl Goal {
     pub fn meaning(&self) -> &str {
         match &self.what {
             What::Metric(metric) => metric.meaning(),
-            _ => GOALS
-                .iter()
-                .find(|it| it.name == self.name)
-                .map_or("", |it| it.meaning),
+            _ => GOALS.iter().find(|it| it.name == self.name).map_or("", |it| it.meaning),
         }
     }
 
@@ -178,18 +168,10 @@ impl Goal {
             What::Delay | What::Drops => &[Key::MessageLoad, Key::PolicerShare],
             What::Stall => &[Key::MessageLoad, Key::PauseFlows, Key::Outage],
             What::Unfair => &[Key::MessageLoad, Key::PauseFlows, Key::FarFlows],
-            What::RttUnfair => &[
-                Key::MessageLoad,
-                Key::PauseFlows,
-                Key::ReceiverBdp,
-                Key::JoinShare,
-            ],
-            What::Harm => &[
-                Key::MessageLoad,
-                Key::PauseFlows,
-                Key::FarFlows,
-                Key::ReceiverBdp,
-            ],
+            What::RttUnfair => {
+                &[Key::MessageLoad, Key::PauseFlows, Key::ReceiverBdp, Key::JoinShare]
+            }
+            What::Harm => &[Key::MessageLoad, Key::PauseFlows, Key::FarFlows, Key::ReceiverBdp],
         };
         off.iter().for_each(|key| case.drop_feature(*key));
         match self.what {

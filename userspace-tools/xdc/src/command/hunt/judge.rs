@@ -111,21 +111,13 @@ impl Judge<'_> {
             let most = values[n].map(|value| self.goal.most_times_worse(value).log2());
             most.unwrap_or(USELESS)
         };
-        let open: Vec<_> = all
-            .clone()
-            .filter(|&n| bound(n) > needed.max(USELESS))
-            .collect();
+        let open: Vec<_> = all.clone().filter(|&n| bound(n) > needed.max(USELESS)).collect();
         let wanted: Vec<_> = open
             .iter()
             .flat_map(|&n| self.against.iter().map(move |cc| (n, cc.as_str())))
             .collect();
         let mut verdicts: Vec<_> = all
-            .map(|n| Verdict {
-                fitness: bound(n),
-                times_worse: 0.0,
-                compared: None,
-                after_runs: 0,
-            })
+            .map(|n| Verdict { fitness: bound(n), times_worse: 0.0, compared: None, after_runs: 0 })
             .collect();
         let references = self.run(cases, &wanted, seed)?;
         for (&n, references) in open.iter().zip(references.chunks(self.against.len())) {
@@ -143,12 +135,8 @@ impl Judge<'_> {
         (own, value): (&Outcome, f64),
         references: &[Option<Outcome>],
     ) -> Verdict {
-        let mut verdict = Verdict {
-            fitness: USELESS,
-            times_worse: 0.0,
-            compared: None,
-            after_runs: 0,
-        };
+        let mut verdict =
+            Verdict { fitness: USELESS, times_worse: 0.0, compared: None, after_runs: 0 };
         let mut least_shortfall = f64::INFINITY;
         for reference in references.iter().flatten() {
             let Some(theirs) = self.goal.value(&reference.run, case) else {
@@ -184,24 +172,14 @@ impl Judge<'_> {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let mut grid = Expanded {
-            axes: Vec::new(),
-            points: Vec::new(),
-            cells: Vec::new(),
-        };
+        let mut grid = Expanded { axes: Vec::new(), points: Vec::new(), cells: Vec::new() };
         for case in cases {
             let loaded = scenario::parse("case", &self.scenario(case), &[])?;
             let labels = vec![case.text()];
             grid.points.push(Point { labels, loaded });
         }
-        grid.cells = wanted
-            .iter()
-            .map(|&(point, cc)| Cell {
-                point,
-                cc: cc.to_owned(),
-                seed,
-            })
-            .collect();
+        grid.cells =
+            wanted.iter().map(|&(point, cc)| Cell { point, cc: cc.to_owned(), seed }).collect();
         let sweep = Sweep::new(self.runner, self.lab, &grid, self.cells)?;
         self.runs += wanted.len();
         let mut outcomes = Vec::new();

@@ -102,11 +102,7 @@ pub fn command(request: &Request) -> Result<bool> {
         true => &space.against,
         false => &request.against,
     };
-    let against: Vec<_> = against
-        .iter()
-        .filter(|it| **it != request.cc)
-        .cloned()
-        .collect();
+    let against: Vec<_> = against.iter().filter(|it| **it != request.cc).cloned().collect();
     if against.is_empty() {
         return Err(Error::usage("there is no reference").hint("--against cubic,bbr"));
     }
@@ -157,11 +153,7 @@ pub fn command(request: &Request) -> Result<bool> {
         found: Vec::new(),
         known: Known {
             space: &space,
-            usual: [
-                request.goal.features(),
-                vec![Key::NearFlows, Key::VictimFlows],
-            ]
-            .concat(),
+            usual: [request.goal.features(), vec![Key::NearFlows, Key::VictimFlows]].concat(),
             cases: Vec::new(),
         },
         history: "runs,fitness,times_worse,parameters\n".to_owned(),
@@ -169,18 +161,8 @@ pub fn command(request: &Request) -> Result<bool> {
         judge,
     };
     hunt.run()?;
-    let Hunt {
-        judge,
-        mut found,
-        history,
-        task,
-        ..
-    } = hunt;
-    task.finish(&format!(
-        "{} runs in {:.0} s",
-        judge.runs,
-        judge.start.elapsed().as_secs_f64()
-    ));
+    let Hunt { judge, mut found, history, task, .. } = hunt;
+    task.finish(&format!("{} runs in {:.0} s", judge.runs, judge.start.elapsed().as_secs_f64()));
     found.sort_by(|a, b| b.verdict.times_worse.total_cmp(&a.verdict.times_worse));
     found.truncate(WANTED);
     let report = Report {
@@ -283,8 +265,7 @@ impl Hunt<'_> {
     fn reduce(&mut self) -> Result<bool> {
         let known = &self.known;
         self.archive.retain(|(case, _)| !known.has(case));
-        self.archive
-            .sort_by(|a, b| b.1.times_worse.total_cmp(&a.1.times_worse));
+        self.archive.sort_by(|a, b| b.1.times_worse.total_cmp(&a.1.times_worse));
         if self.archive.is_empty() {
             return Ok(false);
         }
@@ -313,18 +294,13 @@ impl Hunt<'_> {
 
     fn show(&mut self) {
         let open = self.archive.iter().map(|it| it.1.times_worse);
-        let worst = open
-            .chain(self.found.iter().map(|it| it.verdict.times_worse))
-            .fold(0.0, f64::max);
+        let worst =
+            open.chain(self.found.iter().map(|it| it.verdict.times_worse)).fold(0.0, f64::max);
         let worst = match worst {
             0.0 => "no failure".to_owned(),
             factor => format!("worst by a factor of {factor:.1}"),
         };
-        let what = format!(
-            "{} runs, {worst}, {} confirmed",
-            self.judge.runs,
-            self.found.len()
-        );
+        let what = format!("{} runs, {worst}, {} confirmed", self.judge.runs, self.found.len());
         self.task.set(&what, self.judge.spent());
     }
 }

@@ -96,10 +96,7 @@ impl Report<'_> {
                     "[[expect]]\nmetric = \"{name}\"\ncc = \"{cc}\"\n{bound} = {between}\nsource = \"found by xdc hunt\"\n"
                 )
             };
-            let later = row(cc)
-                .lines()
-                .map(|line| format!("# {line}\n"))
-                .collect::<String>();
+            let later = row(cc).lines().map(|line| format!("# {line}\n")).collect::<String>();
             let _ = write!(
                 text,
                 "\n# {name}: {} of {cc}, {} of {reference}.\n{}\n# Once {cc} is fixed, this row keeps it so:\n{later}",
@@ -150,12 +147,9 @@ impl Report<'_> {
     pub fn json(&self, judge: &Judge<'_>, found: &[Found]) -> Value {
         let failures = found.iter().enumerate().filter_map(|(n, failure)| {
             let compared = failure.verdict.compared.as_ref()?;
-            let used = PARAMS
-                .iter()
-                .filter(|it| !failure.case.get(it.key).is_nan());
-            let values: serde_json::Map<_, _> = used
-                .map(|it| (it.name.to_owned(), json!(failure.case.get(it.key))))
-                .collect();
+            let used = PARAMS.iter().filter(|it| !failure.case.get(it.key).is_nan());
+            let values: serde_json::Map<_, _> =
+                used.map(|it| (it.name.to_owned(), json!(failure.case.get(it.key)))).collect();
             let fresh: Vec<_> = failure.fresh.iter().map(|it| it.times_worse).collect();
             Some(json!({
                 "scenario": self.file(n, "toml"),
@@ -224,10 +218,7 @@ fn chart(title: String, lines: Vec<Line>) -> Chart {
 }
 
 fn throughput(outcome: &Outcome) -> Chart {
-    chart(
-        format!("{}: throughput", outcome.cc),
-        outcome.throughput.clone(),
-    )
+    chart(format!("{}: throughput", outcome.cc), outcome.throughput.clone())
 }
 
 fn slowdown(both: &[&Outcome; 2]) -> Chart {
@@ -235,29 +226,19 @@ fn slowdown(both: &[&Outcome; 2]) -> Chart {
         let messages = outcome.run.groups.get("messages");
         let of = messages.map_or(&outcome.run.completion, |it| &it.completion);
         let spread = &of.slowdown;
-        let points = [
-            (50.0, spread.p50),
-            (95.0, spread.p95),
-            (99.0, spread.p99),
-            (100.0, spread.max),
-        ];
+        let points =
+            [(50.0, spread.p50), (95.0, spread.p95), (99.0, spread.p99), (100.0, spread.max)];
         Line {
             name: outcome.cc.clone(),
             detail: outcome.cc.clone(),
             color,
-            points: points
-                .into_iter()
-                .filter_map(|(x, y)| Some((x, y?)))
-                .collect(),
+            points: points.into_iter().filter_map(|(x, y)| Some((x, y?))).collect(),
             ..Line::default()
         }
     });
     Chart {
         x_unit: PERCENT,
         y_unit: RATIO,
-        ..chart(
-            "slowdown of messages by percentile".to_owned(),
-            lines.collect(),
-        )
+        ..chart("slowdown of messages by percentile".to_owned(), lines.collect())
     }
 }

@@ -84,15 +84,10 @@ impl Search {
             let pairs = self.of.iter().zip(fitness);
             let better = pairs.filter(|(parent, child)| child > parent).count();
             // One success in five is the rate at which a step is neither short nor long.
-            let factor = if better * 5 > fitness.len() {
-                1.3
-            } else {
-                0.85
-            };
+            let factor = if better * 5 > fitness.len() { 1.3 } else { 0.85 };
             self.step = (self.step * factor).clamp(LEAST_STEP, MOST_STEP);
         }
-        self.parents
-            .extend(all.into_iter().zip(fitness.iter().copied()));
+        self.parents.extend(all.into_iter().zip(fitness.iter().copied()));
         // Stable, so that of equals the older one stays.
         self.parents.sort_by(|a, b| b.1.total_cmp(&a.1));
         self.parents.truncate(PARENTS);

@@ -42,12 +42,7 @@ pub fn reduce(
     let Some(fresh) = confirm(judge, &case)? else {
         return Ok(None);
     };
-    let mut found = Found {
-        after_runs: verdict.after_runs,
-        case,
-        verdict,
-        fresh,
-    };
+    let mut found = Found { after_runs: verdict.after_runs, case, verdict, fresh };
     let needed = KEPT * found.verdict.fitness;
     // A step that a fresh seed does not confirm is undone.
     for step in [Step::Features, Step::Counts, Step::Digits] {
@@ -68,12 +63,7 @@ pub fn reduce(
             continue;
         }
         if let Some(fresh) = confirm(judge, &case)? {
-            found = Found {
-                case,
-                verdict,
-                fresh,
-                ..found
-            };
+            found = Found { case, verdict, fresh, ..found };
         }
     }
     Ok(Some(found))
@@ -130,11 +120,7 @@ impl Shrinking<'_, '_> {
             let features = before.features();
             let without = |groups: &[&[Key]]| {
                 let mut case = before.clone();
-                groups
-                    .iter()
-                    .copied()
-                    .flatten()
-                    .for_each(|key| case.drop_feature(*key));
+                groups.iter().copied().flatten().for_each(|key| case.drop_feature(*key));
                 case
             };
             let groups: Vec<_> = features.chunks(size).collect();
@@ -155,16 +141,9 @@ impl Shrinking<'_, '_> {
 
     /// Lowers numbers of flows to one, or else to a half.
     fn counts(&mut self) -> Result<()> {
-        for key in [
-            Key::NearFlows,
-            Key::FarFlows,
-            Key::VictimFlows,
-            Key::PauseFlows,
-        ] {
+        for key in [Key::NearFlows, Key::FarFlows, Key::VictimFlows, Key::PauseFlows] {
             let count = self.case.get(key);
-            let fewer = [1.0, (count / 2.0).ceil()]
-                .into_iter()
-                .filter(|it| *it < count);
+            let fewer = [1.0, (count / 2.0).ceil()].into_iter().filter(|it| *it < count);
             let fewer = fewer.map(|fewer| {
                 let mut case = self.case.clone();
                 case.set(key, fewer);

@@ -145,12 +145,10 @@ impl Space {
             None => presets.join(format!("{name_or_path}.toml")),
         };
         if !path.is_file() {
-            return Err(
-                Error::usage(format!("there is no space '{name_or_path}'")).hint(format!(
-                    "datacenter, inter-dc, wan, or a file like those in {}",
-                    presets.display()
-                )),
-            );
+            return Err(Error::usage(format!("there is no space '{name_or_path}'")).hint(format!(
+                "datacenter, inter-dc, wan, or a file like those in {}",
+                presets.display()
+            )));
         }
         let text = beside::named(&path)?;
         Self::parse(&scenario::name_of(&path)?, &text).map_err(|err| err.about(path.display()))
@@ -184,10 +182,8 @@ impl Space {
                 return Err(wrong("the lower bound of a logarithm is 0").hint("a positive 'min'"));
             }
             if !(0.0..1.0).contains(&bounds.off) || param.neutral.is_nan() && bounds.off > 0.0 {
-                return Err(
-                    wrong("'off' must be below 1, and 0 for a required parameter")
-                        .hint("off = 0.5"),
-                );
+                return Err(wrong("'off' must be below 1, and 0 for a required parameter")
+                    .hint("off = 0.5"));
             }
         }
         let required = PARAMS.iter().filter(|param| param.neutral.is_nan());
@@ -198,17 +194,8 @@ impl Space {
             }
         }
         let [shortest, longest] = self.duration_ms;
-        let limits = [
-            self.packets,
-            self.round_trips,
-            shortest,
-            self.longest_rtt_ms,
-        ];
-        if limits
-            .iter()
-            .any(|limit| !(*limit > 0.0 && limit.is_finite()))
-            || shortest > longest
-        {
+        let limits = [self.packets, self.round_trips, shortest, self.longest_rtt_ms];
+        if limits.iter().any(|limit| !(*limit > 0.0 && limit.is_finite())) || shortest > longest {
             return Err(Error::usage(
                 "packets, round_trips, duration_ms and longest_rtt_ms must be positive and in order",
             )
@@ -219,9 +206,7 @@ impl Space {
 
     /// Parameters that vary, a gene each.
     pub fn genes(&self) -> impl Iterator<Item = (&'static Param, Bounds)> {
-        PARAMS
-            .iter()
-            .filter_map(|param| Some((param, *self.param.get(param.name)?)))
+        PARAMS.iter().filter_map(|param| Some((param, *self.param.get(param.name)?)))
     }
 
     /// The case of a genome: a number in [0, 1) per gene.

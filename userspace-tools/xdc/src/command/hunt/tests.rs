@@ -57,9 +57,7 @@ fn every_kept_failure_can_be_planned() {
     let home = Home::find().unwrap();
     let dir = home.scenarios().join("hunted");
     let names = std::fs::read_dir(dir).unwrap().map(|it| it.unwrap().path());
-    let files: Vec<_> = names
-        .filter(|it| it.extension().is_some_and(|it| it == "toml"))
-        .collect();
+    let files: Vec<_> = names.filter(|it| it.extension().is_some_and(|it| it == "toml")).collect();
     assert!(files.len() >= 6, "{}", files.len());
     for path in files {
         let loaded = scenario::load(Some(&home), path.to_str().unwrap(), &[]).unwrap();
@@ -76,11 +74,7 @@ fn every_parameter_is_in_its_place_and_in_a_preset() {
     let presets = presets();
     for (n, param) in PARAMS.iter().enumerate() {
         assert_eq!(param.key as usize, n, "{}", param.name);
-        assert!(
-            presets.iter().any(|it| it.param.contains_key(param.name)),
-            "{}",
-            param.name
-        );
+        assert!(presets.iter().any(|it| it.param.contains_key(param.name)), "{}", param.name);
     }
 }
 
@@ -91,19 +85,13 @@ fn mistakes_in_a_space_are_named() {
     for (from, to, named) in [
         ("loss =", "los =", "'los'"),
         ("min = 0.0001", "min = 0", "param.loss"),
-        (
-            "min = 10, max = 300",
-            "min = 10, max = 3",
-            "param.rate_mbps",
-        ),
+        ("min = 10, max = 300", "min = 10, max = 3", "param.rate_mbps"),
         ("max = 0.02, off = 0.7", "max = 0.02, off = 1", "'off'"),
         ("packets = 60000", "packets = 0", "packets"),
         ("rtt_us =", "# rtt_us =", "param.rtt_us is missing"),
     ] {
         assert!(good.contains(from), "{from}");
-        let said = Space::parse("x", &good.replacen(from, to, 1))
-            .unwrap_err()
-            .to_string();
+        let said = Space::parse("x", &good.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(said.contains(named), "{from}: {said}");
     }
 }
@@ -112,11 +100,7 @@ fn mistakes_in_a_space_are_named() {
 fn capacity_follows_policers_steps_and_outages() {
     let mut case = Case::neutral();
     case.duration_us = 1e6;
-    for (key, value) in [
-        (Key::RateMbps, 100.0),
-        (Key::RttUs, 1e4),
-        (Key::BufferBdp, 1.0),
-    ] {
+    for (key, value) in [(Key::RateMbps, 100.0), (Key::RttUs, 1e4), (Key::BufferBdp, 1.0)] {
         case.set(key, value);
     }
     let whole = case.capacity_mbps();
@@ -139,11 +123,7 @@ fn a_failure_is_measured_against_the_reference() {
     let mut run = figures::run(&recorded(), &Windows::every_us(1000));
     let mut case = Case::neutral();
     case.duration_us = 1e6;
-    for (key, value) in [
-        (Key::RateMbps, 1000.0),
-        (Key::RttUs, 1e4),
-        (Key::BufferBdp, 1.0),
-    ] {
+    for (key, value) in [(Key::RateMbps, 1000.0), (Key::RttUs, 1e4), (Key::BufferBdp, 1.0)] {
         case.set(key, value);
     }
     let goal: Goal = "utilisation".parse().unwrap();

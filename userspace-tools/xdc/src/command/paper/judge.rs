@@ -70,9 +70,7 @@ pub fn rows(
 
 /// Verdict that follows from the decisions.
 pub fn verdict(rows: &[Judged]) -> Verdict {
-    let decisions = rows
-        .iter()
-        .map(|row| (row.measured.is_some(), row.decision));
+    let decisions = rows.iter().map(|row| (row.measured.is_some(), row.decision));
     conclude(decisions)
 }
 
@@ -205,9 +203,7 @@ fn point(which: &Which, grid: &Expanded) -> Option<usize> {
         cells.any(|cell| cell.point == point && cell.cc == which.cc)
     };
     let mut points = grid.points.iter().enumerate();
-    points
-        .find(|(n, point)| here(&point.labels) && runs(*n))
-        .map(|(n, _)| n)
+    points.find(|(n, point)| here(&point.labels) && runs(*n)).map(|(n, _)| n)
 }
 
 /// Cells of a row with these seeds, at points that the grid has.
@@ -215,11 +211,7 @@ pub fn cells(row: &Row, grid: &Expanded, seeds: &[u64]) -> Vec<Cell> {
     let parts = row.parts();
     let parts = parts.filter_map(|which| Some((which, point(which, grid)?)));
     let cells = parts.flat_map(|(which, point)| {
-        seeds.iter().map(move |&seed| Cell {
-            point,
-            cc: which.cc.clone(),
-            seed,
-        })
+        seeds.iter().map(move |&seed| Cell { point, cc: which.cc.clone(), seed })
     });
     cells.collect()
 }
@@ -262,11 +254,7 @@ mod tests {
     #[test]
     fn a_claim_holds_as_far_as_its_rows_do() {
         let labels = ["20", "80"];
-        let cell = |point, seed| grid::Cell {
-            point,
-            cc: "gemini".to_owned(),
-            seed,
-        };
+        let cell = |point, seed| grid::Cell { point, cc: "gemini".to_owned(), seed };
         let grid = Expanded {
             axes: vec!["K".to_owned()],
             points: labels
@@ -275,9 +263,7 @@ mod tests {
                     loaded: parse("small", SMALL, &[]).unwrap(),
                 })
                 .into(),
-            cells: (1..=5)
-                .flat_map(|seed| [cell(0, seed), cell(1, seed)])
-                .collect(),
+            cells: (1..=5).flat_map(|seed| [cell(0, seed), cell(1, seed)]).collect(),
         };
         let outcome = |goodput: f64| Outcome {
             cc: "gemini".to_owned(),
@@ -319,18 +305,9 @@ mod tests {
         let ratio = |rule: &str| row("20", &format!("{rule}\n{over}"));
         // The interval is 0.417 to 0.5, its mean 0.456.
         assert_eq!(verdict(&ratio("is = \"less\"")), (Verdict::Holds, 1));
-        assert_eq!(
-            verdict(&ratio("is = \"less\"\npaper = 0.5")),
-            (Verdict::Holds, 1)
-        );
-        assert_eq!(
-            verdict(&ratio("is = \"less\"\npaper = 0.42")),
-            (Verdict::Undecided, 1)
-        );
-        assert_eq!(
-            verdict(&ratio("is = \"less\"\npaper = 0.3")),
-            (Verdict::Fails, 1)
-        );
+        assert_eq!(verdict(&ratio("is = \"less\"\npaper = 0.5")), (Verdict::Holds, 1));
+        assert_eq!(verdict(&ratio("is = \"less\"\npaper = 0.42")), (Verdict::Undecided, 1));
+        assert_eq!(verdict(&ratio("is = \"less\"\npaper = 0.3")), (Verdict::Fails, 1));
         assert_eq!(verdict(&row("20", "min = 401")), (Verdict::Fails, 1));
         let mixed = row("20", "min = 401") + &row("80", "min = 700");
         assert_eq!(verdict(&mixed), (Verdict::Partly, 2));
@@ -402,13 +379,8 @@ mod tests {
 
     #[test]
     fn verdicts_are_in_order_and_have_names_in_a_file() {
-        let order = [
-            Verdict::Unknown,
-            Verdict::Fails,
-            Verdict::Partly,
-            Verdict::Undecided,
-            Verdict::Holds,
-        ];
+        let order =
+            [Verdict::Unknown, Verdict::Fails, Verdict::Partly, Verdict::Undecided, Verdict::Holds];
         assert!(order.is_sorted_by(|a, b| a < b));
         let row = "[[row]]\nmetric = \"drops\"\ncc = \"gemini\"\nmax = 0\n";
         let claim = |verdict: &str| {

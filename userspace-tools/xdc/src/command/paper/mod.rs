@@ -93,11 +93,7 @@ pub struct Done<'a> {
 
 impl<'a> Done<'a> {
     fn part(&self) -> Part<'_> {
-        Part {
-            figure: Some(&self.figure.id),
-            grid: self.grid,
-            rows: &self.cells,
-        }
+        Part { figure: Some(&self.figure.id), grid: self.grid, rows: &self.cells }
     }
 
     /// Every claim with its verdict and rows, once per congestion control of the claim.
@@ -162,27 +158,17 @@ pub fn command(request: &Request) -> Result<bool> {
         true => format!("{}-quick", request.paper),
         false => request.paper.clone(),
     };
-    let dir = request
-        .out
-        .clone()
-        .unwrap_or_else(|| Path::new("results/papers").join(name));
+    let dir = request.out.clone().unwrap_or_else(|| Path::new("results/papers").join(name));
     // Marks must not remove cells that --again computes.
-    let marker = With {
-        labs: &labs,
-        cells: Cells::open(&dir, None)?,
-        progress: &progress,
-        request,
-    };
+    let marker =
+        With { labs: &labs, cells: Cells::open(&dir, None)?, progress: &progress, request };
     let mark = |rows: &mut [Record]| marker.mark(&home, &paper, rows);
     if let (true, Some(file)) = (request.stale, &request.page) {
         page::update(file, &request.paper, &paper, &[], false, mark)?;
         return fresh(file, &request.paper);
     }
     home::make_out(&dir)?;
-    let with = With {
-        cells: Cells::open(&dir, request.again)?,
-        ..marker
-    };
+    let with = With { cells: Cells::open(&dir, request.again)?, ..marker };
     for (figure, grid) in &mut grids {
         progress.note(&format!("{}: {}", figure.name(), figure.title));
         // --seeds fixes the seeds; a quick form has one.
@@ -201,9 +187,7 @@ pub fn command(request: &Request) -> Result<bool> {
             grid.cells.extend(more);
         }
     }
-    let done = grids
-        .iter()
-        .map(|(figure, grid)| with.measure(figure, grid));
+    let done = grids.iter().map(|(figure, grid)| with.measure(figure, grid));
     let done = done.collect::<Result<Vec<_>>>()?;
     if let Some(file) = &request.page {
         page::update(file, &request.paper, &paper, &done, request.quick, mark)?;
@@ -222,10 +206,8 @@ pub fn command(request: &Request) -> Result<bool> {
         println!("table: {}", dir.join("table.csv").display());
         println!("report: {}", path.display());
     }
-    let unknown = |done: &Done<'_>| {
-        done.claims()
-            .any(|(_, verdict, _)| verdict == Verdict::Unknown)
-    };
+    let unknown =
+        |done: &Done<'_>| done.claims().any(|(_, verdict, _)| verdict == Verdict::Unknown);
     // With --there, missing cells are no failure.
     let missed = |done: &Done<'_>| !request.there && unknown(done);
     let mut sound = !done.iter().any(|done| done.errors > 0 || missed(done));
@@ -266,13 +248,7 @@ impl With<'_> {
     fn measure<'a>(&'a self, figure: &'a Figure, grid: &'a Expanded) -> Result<Done<'a>> {
         let sweep = self.sweep(figure, grid)?;
         let (cells, errors) = sweep.rows(sweep.run(self.request.guests.jobs)?);
-        Ok(Done {
-            figure,
-            grid,
-            cells,
-            errors,
-            whole: self.request.there,
-        })
+        Ok(Done { figure, grid, cells, errors, whole: self.request.there })
     }
 
     /// Marks rows whose cells would have other keys now, as a whole figure or in its quick form.
@@ -316,8 +292,7 @@ impl With<'_> {
     fn keep_present(&self, figure: &Figure, grid: &mut Expanded) -> Result<()> {
         let missing = self.sweep(figure, grid)?.missing();
         let mut cell = 0..;
-        grid.cells
-            .retain(|_| cell.next().is_some_and(|cell| !missing.contains(&cell)));
+        grid.cells.retain(|_| cell.next().is_some_and(|cell| !missing.contains(&cell)));
         Ok(())
     }
 }
@@ -329,11 +304,9 @@ fn fresh(page: &Path, paper: &str) -> Result<bool> {
     let stale = rows.iter().filter(|row| row.is_stale()).count();
     match stale {
         0 => Ok(true),
-        _ => Err(
-            Error::failure(format!("{stale} of {} rows are stale", rows.len()))
-                .about(file.display())
-                .hint(format!("xdc paper {paper} --page {}", page.display())),
-        ),
+        _ => Err(Error::failure(format!("{stale} of {} rows are stale", rows.len()))
+            .about(file.display())
+            .hint(format!("xdc paper {paper} --page {}", page.display()))),
     }
 }
 
@@ -362,11 +335,7 @@ fn worse(done: &[Done<'_>], quick: bool) -> Vec<String> {
 
 fn choose<'a>(paper: &'a Paper, request: &Request) -> Result<Vec<&'a Figure>> {
     let ids = || paper.figure.iter().map(|figure| figure.id.as_str());
-    if let Some(id) = request
-        .figures
-        .iter()
-        .find(|id| !ids().any(|known| known == id.as_str()))
-    {
+    if let Some(id) = request.figures.iter().find(|id| !ids().any(|known| known == id.as_str())) {
         let hint = ids().collect::<Vec<_>>().join(", ");
         return Err(Error::usage(format!("there is no figure '{id}'")).hint(hint));
     }
@@ -411,9 +380,7 @@ fn text(done: &[Done<'_>]) -> String {
                     "",
                     row.row.what(),
                     Record::of(done.figure, &case, &row).sureness(),
-                    paper
-                        .map(|paper| format!(" (paper {paper})"))
-                        .unwrap_or_default(),
+                    paper.map(|paper| format!(" (paper {paper})")).unwrap_or_default(),
                     row.row.bound(),
                     row.outcome(),
                 );
@@ -503,12 +470,7 @@ mod tests {
                             "{name} {}: {cc}",
                             figure.id
                         );
-                        assert_eq!(
-                            numbers.len(),
-                            grid.points.len(),
-                            "{name} {}: {cc}",
-                            figure.id
-                        );
+                        assert_eq!(numbers.len(), grid.points.len(), "{name} {}: {cc}", figure.id);
                     }
                 }
                 let cases = figure.claim.iter().flat_map(|claim| claim.cases());
@@ -540,11 +502,7 @@ mod tests {
                         figure.id,
                         row.of
                     );
-                    assert!(
-                        row.is.is_none() || row.over.is_some(),
-                        "{name} {}",
-                        figure.id
-                    );
+                    assert!(row.is.is_none() || row.over.is_some(), "{name} {}", figure.id);
                 }
             }
             found += 1;

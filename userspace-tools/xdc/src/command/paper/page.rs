@@ -136,11 +136,7 @@ fn table(rows: &[&Record]) -> String {
                 true => row.what(),
                 false => format!("{}: {} ({})", row.what(), row.estimate, row.sureness()),
             };
-            let paper = if row.paper.is_empty() {
-                "-"
-            } else {
-                &row.paper
-            };
+            let paper = if row.paper.is_empty() { "-" } else { &row.paper };
             let (verdict, bound) = (&row.verdict, &row.bound);
             let _ = writeln!(text, "| {claim} | {verdict} | {here} | {bound} | {paper} |");
         }
@@ -187,10 +183,7 @@ fn markdown(paper: &Paper, done: &Done<'_>, picture: Option<&str>, quick: bool) 
         let names: Vec<_> = named.iter().map(|name| format!("**{name}**")).collect();
         let _ = writeln!(text, "\nDifferences from the paper: {}.", names.join(", "));
     }
-    for (head, list) in [
-        ("Differences of this figure", own),
-        ("Findings", findings.collect()),
-    ] {
+    for (head, list) in [("Differences of this figure", own), ("Findings", findings.collect())] {
         if !list.is_empty() {
             let _ = writeln!(text, "\n{head}:\n");
         }
@@ -270,22 +263,13 @@ fn figure(paper: &Paper, done: &Done<'_>) -> String {
         );
         html.push_str(&evidence(&rows));
         // Once, below the last congestion control of the claim.
-        let last = case
-            .of
-            .is_none_or(|of| claim.of.last().is_some_and(|last| last == of));
+        let last = case.of.is_none_or(|of| claim.of.last().is_some_and(|last| last == of));
         if !claim.finding.is_empty() && last {
             let _ = writeln!(html, "<p>{}</p>", prose(claim.finding.trim()));
         }
     }
-    let charts: String = figure
-        .plot
-        .iter()
-        .map(|plot| bars(done, plot).inline())
-        .collect();
-    let _ = write!(
-        html,
-        "<div class=\"charts\" style=\"--least:340px\">\n{charts}</div>\n"
-    );
+    let charts: String = figure.plot.iter().map(|plot| bars(done, plot).inline()).collect();
+    let _ = write!(html, "<div class=\"charts\" style=\"--least:340px\">\n{charts}</div>\n");
     if figure.curves {
         html.push_str(&curves(done));
     }
@@ -327,16 +311,12 @@ fn names(done: &Done<'_>) -> String {
         ),
         ("cubic", "without ECN, through drop-tail queues"),
         ("cubic-ecn", "CUBIC with RFC 3168, through queues that mark"),
-        (
-            "gemini-uno",
-            "GEMINI with the Uno authors' parameters: beta 0.1, H 0.00024",
-        ),
+        ("gemini-uno", "GEMINI with the Uno authors' parameters: beta 0.1, H 0.00024"),
     ];
     let ccs = table::ccs(done.grid);
     let known = NAMES.iter().filter(|(name, _)| ccs.contains(name));
-    let known: Vec<_> = known
-        .map(|(name, what)| format!("<code>{name}</code>: {}", escape(what)))
-        .collect();
+    let known: Vec<_> =
+        known.map(|(name, what)| format!("<code>{name}</code>: {}", escape(what))).collect();
     format!("<p class=\"dim\">{}</p>\n", known.join("; "))
 }
 
@@ -371,8 +351,7 @@ fn evidence(rows: &[Judged]) -> String {
             number(row.measured),
             interval.unwrap_or_else(|| "-".to_owned()),
             row.seeds.len(),
-            row.flows
-                .map_or_else(|| "-".to_owned(), |flows| flows.to_string()),
+            row.flows.map_or_else(|| "-".to_owned(), |flows| flows.to_string()),
             row.unfinished,
             escape(&asked),
             paper,
@@ -428,10 +407,7 @@ fn curves(done: &Done<'_>) -> String {
 fn numbers(done: &Done<'_>, figure: &Figure) -> String {
     let metrics: Vec<_> = figure.plot.iter().map(|plot| plot.metric.clone()).collect();
     let text = table::text(done.grid, &done.cells, &metrics);
-    format!(
-        "<details><summary>Numbers</summary><pre>{}</pre></details>\n",
-        escape(&text)
-    )
+    format!("<details><summary>Numbers</summary><pre>{}</pre></details>\n", escape(&text))
 }
 
 #[cfg(test)]

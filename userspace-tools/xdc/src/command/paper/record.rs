@@ -125,9 +125,7 @@ impl Record {
 
     fn decision(&self) -> Decision {
         let known = [Decision::Holds, Decision::Fails];
-        let found = known
-            .into_iter()
-            .find(|it| self.verdict.trim_end_matches(STALE) == it.text());
+        let found = known.into_iter().find(|it| self.verdict.trim_end_matches(STALE) == it.text());
         found.unwrap_or(Decision::Undecided)
     }
 }
@@ -142,9 +140,7 @@ pub fn hash<'a>(keys: impl Iterator<Item = &'a str>) -> String {
 
 /// Verdict of a claim with these rows.
 pub fn verdict(rows: &[&Record]) -> String {
-    let decisions = rows
-        .iter()
-        .map(|row| (!row.estimate.is_empty(), row.decision()));
+    let decisions = rows.iter().map(|row| (!row.estimate.is_empty(), row.decision()));
     let stale = rows.iter().any(|row| row.is_stale());
     judge::conclude(decisions).text().to_owned() + if stale { STALE } else { "" }
 }
@@ -163,11 +159,7 @@ pub fn align(paper: &Paper, known: &[Record]) -> Vec<Record> {
     let filled = blank.map(|blank| {
         let mut known = known.iter().filter(|it| !it.estimate.is_empty());
         match known.find(|it| it.is(&blank)) {
-            Some(known) => Record {
-                claim: blank.claim,
-                paper: blank.paper,
-                ..known.clone()
-            },
+            Some(known) => Record { claim: blank.claim, paper: blank.paper, ..known.clone() },
             None => blank,
         }
     });
@@ -183,10 +175,8 @@ pub fn read(path: &Path) -> Result<Vec<Record>> {
         Err(err) if err.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(err) => return Err(Error::io(path.display(), &err)),
     };
-    let records = csv::ReaderBuilder::new()
-        .comment(Some(b'#'))
-        .from_reader(&text[..])
-        .into_deserialize();
+    let records =
+        csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(&text[..]).into_deserialize();
     let records: csv::Result<_> = records.collect();
     records.map_err(|err| Error::failure(err.to_string()).about(path.display()))
 }
@@ -220,16 +210,8 @@ mod tests {
             verdict: Decision::Holds.text().to_owned(),
             ..blank[n].clone()
         };
-        let other_bound = Record {
-            bound: ">= 0.9".to_owned(),
-            ..measured(0, "1")
-        };
-        let known = [
-            measured(3, "new"),
-            other_bound,
-            measured(1, "old"),
-            measured(3, "old"),
-        ];
+        let other_bound = Record { bound: ">= 0.9".to_owned(), ..measured(0, "1") };
+        let known = [measured(3, "new"), other_bound, measured(1, "old"), measured(3, "old")];
         let rows = align(&paper, &known);
         let estimates: Vec<_> = rows.iter().map(|row| row.estimate.as_str()).collect();
         assert_eq!(estimates, ["", "old", "", "new"]);

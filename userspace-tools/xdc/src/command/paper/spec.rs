@@ -228,19 +228,12 @@ impl Row {
             None => (self.min, self.max),
         };
         let round = |bound: Option<f64>| bound.map(|bound| (bound * 1e4).round() / 1e4);
-        Bound {
-            min: round(min),
-            max: round(max),
-            less_than_cc: None,
-        }
+        Bound { min: round(min), max: round(max), less_than_cc: None }
     }
 
     /// The measured quantity in words.
     pub fn what(&self) -> String {
-        self.parts()
-            .map(Which::name)
-            .collect::<Vec<_>>()
-            .join(" / ")
+        self.parts().map(Which::name).collect::<Vec<_>>().join(" / ")
     }
 
     /// The metric and, for a ratio, its denominator.

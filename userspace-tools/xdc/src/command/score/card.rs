@@ -35,12 +35,7 @@ impl Card {
     }
 
     pub fn count(&mut self) {
-        let of = |verdict| {
-            self.cells
-                .iter()
-                .filter(|cell| cell.verdict == verdict)
-                .count()
-        };
+        let of = |verdict| self.cells.iter().filter(|cell| cell.verdict == verdict).count();
         self.counts = Verdict::ALL.map(|verdict| (verdict, of(verdict))).into();
     }
 }
@@ -100,13 +95,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    pub const ALL: [Self; 5] = [
-        Self::Win,
-        Self::Tie,
-        Self::Loss,
-        Self::Undecided,
-        Self::Missing,
-    ];
+    pub const ALL: [Self; 5] = [Self::Win, Self::Tie, Self::Loss, Self::Undecided, Self::Missing];
 
     pub fn text(self) -> &'static str {
         match self {
@@ -154,12 +143,7 @@ pub fn log2(better: Better, pairs: &[(f64, f64)]) -> Option<Log2> {
         })
         .collect();
     let Interval { low, mean, high, n } = of_ratio(&turned)?;
-    Some(Log2 {
-        low: low.log2(),
-        mean: mean.log2(),
-        high: high.log2(),
-        n,
-    })
+    Some(Log2 { low: low.log2(), mean: mean.log2(), high: high.log2(), n })
 }
 
 /// log2 of the closeness of a value to the ideal: 0 is the ideal.
@@ -261,9 +245,7 @@ fn geometric(values: &BTreeMap<u64, f64>) -> f64 {
 
 /// Pairs of values with equal seeds.
 fn paired(ours: &BTreeMap<u64, f64>, theirs: &BTreeMap<u64, f64>) -> Vec<(f64, f64)> {
-    let both = ours
-        .iter()
-        .filter_map(|(seed, our)| Some((*our, *theirs.get(seed)?)));
+    let both = ours.iter().filter_map(|(seed, our)| Some((*our, *theirs.get(seed)?)));
     both.collect()
 }
 
@@ -281,18 +263,14 @@ impl Cell {
 
 /// Finds, per metric, the step of the row's ladder at which its verdict changes.
 pub fn turns(row: &Row, cells: &[Cell]) -> Vec<Turn> {
-    let axis = row
-        .axis
-        .iter()
-        .position(|axis| Some(&axis.name) == row.ladder.as_ref());
+    let axis = row.axis.iter().position(|axis| Some(&axis.name) == row.ladder.as_ref());
     let Some(axis) = axis else {
         return Vec::new();
     };
     let measures = row.metric.iter();
     let of = measures.filter_map(|measure| {
-        let mut steps = cells
-            .iter()
-            .filter(|cell| cell.row == row.id && cell.metric == measure.name);
+        let mut steps =
+            cells.iter().filter(|cell| cell.row == row.id && cell.metric == measure.name);
         let first = steps.next()?;
         let decided = |verdict| !matches!(verdict, Verdict::Missing | Verdict::Undecided);
         let turned = steps.find(|cell| decided(cell.verdict) && cell.verdict != first.verdict);
@@ -329,11 +307,7 @@ pub fn changes(old: &Card, new: &Card) -> (Vec<Change>, Vec<String>) {
                 let verdict = Verdict::of(Some(log2));
                 if matches!(verdict, Verdict::Win | Verdict::Loss) {
                     let name = after.name();
-                    changed.push(Change {
-                        name,
-                        log2,
-                        verdict,
-                    });
+                    changed.push(Change { name, log2, verdict });
                 }
             }
             // A value that is missing now is no improvement.
@@ -376,13 +350,7 @@ mod tests {
 
     fn judged(at: &str, values: &[(&str, [f64; 3])]) -> Cell {
         let row = row();
-        cell(
-            &row,
-            &[at.to_owned()],
-            &row.metric[0],
-            "mine",
-            &samples(values),
-        )
+        cell(&row, &[at.to_owned()], &row.metric[0], "mine", &samples(values))
     }
 
     #[test]
@@ -392,10 +360,7 @@ mod tests {
         let win = with([2.0; 3]);
         let best = win.best.clone().unwrap();
         assert_eq!((best.cc.as_str(), best.log2.unwrap().mean), ("dctcp", 1.0));
-        assert_eq!(
-            (win.verdict, win.to_ideal.unwrap().mean),
-            (Verdict::Win, -1.0)
-        );
+        assert_eq!((win.verdict, win.to_ideal.unwrap().mean), (Verdict::Win, -1.0));
         assert_eq!((win.flows, win.left_out), (6, 0));
         assert_eq!(with([4.1; 3]).verdict, Verdict::Tie);
         assert_eq!(with([5.0, 5.1, 5.2]).verdict, Verdict::Loss);
@@ -408,10 +373,7 @@ mod tests {
         let at = |noise, mine| judged(noise, &[("mine", [mine; 3]), ("cubic", [4.0; 3])]);
         let turned = |cells: &[Cell]| turns(&row(), cells).remove(0);
         let turn = turned(&[at("0", 1.0), at("1", 2.0), at("2", 8.0)]);
-        assert_eq!(
-            (turn.at.as_deref(), turn.to),
-            (Some("2"), Some(Verdict::Loss))
-        );
+        assert_eq!((turn.at.as_deref(), turn.to), (Some("2"), Some(Verdict::Loss)));
         assert_eq!(turned(&[at("0", 1.0), at("1", 1.0)]).at, None);
     }
 

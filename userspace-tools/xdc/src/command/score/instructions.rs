@@ -29,23 +29,15 @@ pub fn cell(
     scenario: &Scenario,
     timeout: Duration,
 ) -> Result<Cell> {
-    let names: Vec<&str> = [cc]
-        .into_iter()
-        .chain(references.iter().map(String::as_str))
-        .collect();
-    let flows: Vec<Counted> = names
-        .iter()
-        .map(|name| counted(scenario, name))
-        .collect::<Result<_>>()?;
+    let names: Vec<&str> = [cc].into_iter().chain(references.iter().map(String::as_str)).collect();
+    let flows: Vec<Counted> =
+        names.iter().map(|name| counted(scenario, name)).collect::<Result<_>>()?;
     let mut samples = Samples::new();
     for boot in 1..=BOOTS {
         let counts = bench::per_ack(home, timeout, &flows)?;
         for (name, count) in names.iter().zip(counts) {
             let sample = Sample {
-                raw: count
-                    .map(|count| (METRIC.to_owned(), count))
-                    .into_iter()
-                    .collect(),
+                raw: count.map(|count| (METRIC.to_owned(), count)).into_iter().collect(),
                 flows: 1,
                 unfinished: 0,
                 suspect: false,
@@ -62,13 +54,7 @@ pub fn none(row: &str, cc: &str) -> Cell {
 }
 
 fn judged(row: &str, cc: &str, samples: &Samples) -> Cell {
-    let asked = Asked {
-        row,
-        at: &[],
-        metric: METRIC,
-        better: Better::Lower,
-        ideal: 1.0,
-    };
+    let asked = Asked { row, at: &[], metric: METRIC, better: Better::Lower, ideal: 1.0 };
     asked.of(cc, samples, |raw| raw.get(METRIC).copied())
 }
 
@@ -98,11 +84,7 @@ fn counted(scenario: &Scenario, name: &str) -> Result<Counted> {
     Ok(Counted {
         cc: run.cc,
         ecn,
-        modules: plan
-            .modules
-            .into_iter()
-            .filter(|module| module.starts_with("tcp_"))
-            .collect(),
+        modules: plan.modules.into_iter().filter(|module| module.starts_with("tcp_")).collect(),
         sysctls,
     })
 }
@@ -123,9 +105,7 @@ mod tests {
     fn a_guest_gets_module_and_sysctls() {
         let home = Home::find().unwrap();
         let net = home.scenarios().join("score/net/base.toml");
-        let scenario = scenario::load(None, &net.to_string_lossy(), &[])
-            .unwrap()
-            .scenario;
+        let scenario = scenario::load(None, &net.to_string_lossy(), &[]).unwrap().scenario;
         let told = counted(&scenario, "unocc-artifact").unwrap();
         assert_eq!((told.cc.as_str(), told.ecn.as_str()), ("unocc", "3"));
         assert_eq!(told.modules, ["tcp_unocc"]);

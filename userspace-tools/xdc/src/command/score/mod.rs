@@ -101,12 +101,7 @@ pub fn command(request: &Request) -> Result<bool> {
         None if request.quick => grid::parse_seeds(QUICK_SEEDS)?,
         None => grid::parse_seeds(SEEDS)?,
     };
-    let form = Form {
-        quick: request.quick,
-        ccs: &ccs,
-        seeds: &seeds,
-        sets: &sets,
-    };
+    let form = Form { quick: request.quick, ccs: &ccs, seeds: &seeds, sets: &sets };
     let progress = Progress::new();
     let lab = Lab::copy(&home, Engine::UML)?;
     let runner = Runner {
@@ -133,19 +128,9 @@ pub fn command(request: &Request) -> Result<bool> {
         .filter(|name| references.iter().any(|cc| cc == *name))
         .map(|name| (*name).to_owned())
         .collect();
-    let mut known = Known {
-        bundle: &bundle,
-        of: &kernels,
-        used: BTreeMap::new(),
-        bundle_agrees: false,
-    };
-    let runs = run::run(
-        &rows,
-        &form,
-        (runner, &lab, request.guests.jobs),
-        &mut known,
-        &cells,
-    )?;
+    let mut known =
+        Known { bundle: &bundle, of: &kernels, used: BTreeMap::new(), bundle_agrees: false };
+    let runs = run::run(&rows, &form, (runner, &lab, request.guests.jobs), &mut known, &cells)?;
     let used = std::mem::take(&mut known.used);
     let complete = runs.failed == 0 && runs.suspect == 0;
     progress.note(&format!(
@@ -157,11 +142,7 @@ pub fn command(request: &Request) -> Result<bool> {
             let mut bundle = Store::open(&bundle_path, release);
             bundle.replace(used);
             bundle.save()?;
-            println!(
-                "references: {} runs in {}",
-                bundle.len(),
-                bundle_path.display()
-            );
+            println!("references: {} runs in {}", bundle.len(), bundle_path.display());
         }
         return Ok(complete);
     };
@@ -238,10 +219,7 @@ fn compare(old: &Card, new: &Card) -> bool {
         };
         is_no_worse &= change.verdict != Verdict::Loss;
         let ratio = text::log2(Some(change.log2));
-        eprintln!(
-            "xdc: {what} than before: {}: {ratio}",
-            printable(&change.name)
-        );
+        eprintln!("xdc: {what} than before: {}: {ratio}", printable(&change.name));
     }
     for name in &gone {
         eprintln!("xdc: no longer measured: {}", printable(name));
@@ -258,10 +236,7 @@ fn read_card(path: &Path) -> Result<Card> {
     let card: Card = serde_json::from_str(&text).map_err(|err| no_card(err.to_string()))?;
     match card.schema {
         card::SCHEMA => Ok(card),
-        other => Err(no_card(format!(
-            "its schema is {other}, not {}",
-            card::SCHEMA
-        ))),
+        other => Err(no_card(format!("its schema is {other}, not {}", card::SCHEMA))),
     }
 }
 
@@ -274,10 +249,7 @@ fn bundle_path(home: &Home, quick: bool) -> PathBuf {
 }
 
 pub fn choose(rows: Vec<Row>, wanted: &[String]) -> Result<Vec<Row>> {
-    if let Some(id) = wanted
-        .iter()
-        .find(|id| !rows.iter().any(|row| row.id == **id))
-    {
+    if let Some(id) = wanted.iter().find(|id| !rows.iter().any(|row| row.id == **id)) {
         let ids: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
         return Err(Error::usage(format!("there is no row '{id}'")).hint(ids.join(", ")));
     }
@@ -305,10 +277,7 @@ fn defined(path: &Path) -> Result<Vec<String>> {
         return Err(Error::usage(format!("{} has no [cc.NAME]", path.display()))
             .hint("[cc.westwood] kernel = \"westwood\""));
     };
-    Ok(ccs
-        .iter()
-        .map(|(name, cc)| format!("cc.{}={cc}", quoted(name)))
-        .collect())
+    Ok(ccs.iter().map(|(name, cc)| format!("cc.{}={cc}", quoted(name))).collect())
 }
 
 fn quoted(key: &str) -> Value {
@@ -332,10 +301,7 @@ fn card_of(cc: &str, references: &[String], quick: bool, rows: &[Row], runs: &Ru
         kernel: runs.kernel.clone(),
         xdc_version: env!("CARGO_PKG_VERSION").to_owned(),
         counts: BTreeMap::new(),
-        turns: rows
-            .iter()
-            .flat_map(|row| card::turns(row, &cells))
-            .collect(),
+        turns: rows.iter().flat_map(|row| card::turns(row, &cells)).collect(),
         cells,
     };
     card.count();

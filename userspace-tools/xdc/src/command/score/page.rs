@@ -32,11 +32,8 @@ pub fn html(card: &Card, rows: &[Row], runs: &Runs, sets: &[String]) -> String {
         escape(&card.xdc_version)
     );
     if !sets.is_empty() {
-        let _ = writeln!(
-            page,
-            "<p>Changed in all runs: <code>{}</code></p>",
-            escape(&sets.join(" "))
-        );
+        let _ =
+            writeln!(page, "<p>Changed in all runs: <code>{}</code></p>", escape(&sets.join(" ")));
     }
     let _ = writeln!(
         page,

@@ -158,9 +158,7 @@ impl Row {
     fn check(&self) -> Result<()> {
         let knows = |name: &String| self.axis.iter().any(|axis| axis.name == *name);
         if self.bench != self.scenario.is_empty() || self.bench != self.metric.is_empty() {
-            return Err(Error::usage(
-                "a row needs 'bench', or 'scenario' and [[metric]]",
-            ));
+            return Err(Error::usage("a row needs 'bench', or 'scenario' and [[metric]]"));
         }
         let named = self.quick.only.keys().chain(&self.ladder);
         match named.into_iter().find(|name| !knows(name)) {
@@ -187,8 +185,7 @@ impl Row {
         grid.seeds = form.seeds.to_vec();
         let grid = grid.expand(home).map_err(|err| err.about(&self.id))?;
         for metric in self.metrics() {
-            grid.check_metric(metric)
-                .map_err(|err| err.about(&self.id))?;
+            grid.check_metric(metric).map_err(|err| err.about(&self.id))?;
         }
         Ok(grid)
     }
@@ -196,9 +193,7 @@ impl Row {
     /// Names of the measured quantities.
     pub fn columns(&self) -> Vec<&str> {
         let names = self.metric.iter().map(|it| it.name.as_str());
-        names
-            .chain(self.bench.then_some(instructions::METRIC))
-            .collect()
+        names.chain(self.bench.then_some(instructions::METRIC)).collect()
     }
 
     /// All metrics to keep of a run.
@@ -212,9 +207,7 @@ impl Row {
 
 /// Path of a network that rows share.
 pub fn network(home: &Home, name: &str) -> PathBuf {
-    home.scenarios()
-        .join("score/net")
-        .join(format!("{name}.toml"))
+    home.scenarios().join("score/net").join(format!("{name}.toml"))
 }
 
 /// Form in which rows run.
@@ -238,12 +231,7 @@ mod tests {
         let ccs = ["unocc", "gemini", "dctcp", "cubic", "bbr", "reno"].map(str::to_owned);
         for row in rows.iter().filter(|row| !row.bench) {
             for quick in [true, false] {
-                let form = Form {
-                    quick,
-                    ccs: &ccs,
-                    seeds: &[1],
-                    sets: &[],
-                };
+                let form = Form { quick, ccs: &ccs, seeds: &[1], sets: &[] };
                 let grid = row.expand(&home, &form).unwrap();
                 for cell in &grid.cells {
                     let scenario = &grid.points[cell.point].loaded.scenario;

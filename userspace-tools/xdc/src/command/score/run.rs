@@ -52,11 +52,7 @@ pub fn run(
     cells: &Cells,
 ) -> Result<Runs> {
     let progress = runner.progress;
-    let mut all = Expanded {
-        axes: Vec::new(),
-        points: Vec::new(),
-        cells: Vec::new(),
-    };
+    let mut all = Expanded { axes: Vec::new(), points: Vec::new(), cells: Vec::new() };
     let mut runs = Runs {
         points: Vec::new(),
         samples: Vec::new(),
@@ -66,10 +62,8 @@ pub fn run(
         ran: 0,
         known: 0,
     };
-    let metrics: Vec<BTreeSet<String>> = rows
-        .iter()
-        .map(|row| row.metrics().map(ToString::to_string).collect())
-        .collect();
+    let metrics: Vec<BTreeSet<String>> =
+        rows.iter().map(|row| row.metrics().map(ToString::to_string).collect()).collect();
     let mut wanted = Vec::new();
     for (n, row) in rows.iter().enumerate().filter(|(_, row)| !row.bench) {
         let grid = row.expand(lab.home(), form)?;
@@ -80,42 +74,24 @@ pub fn run(
             // Name in progress lines and errors.
             let mut words = vec![row.id.clone()];
             words.extend(labels);
-            all.points.push(Point {
-                labels: words,
-                loaded,
-            });
+            all.points.push(Point { labels: words, loaded });
         }
         for cell in grid.cells {
-            let cell = Cell {
-                point: first + cell.point,
-                ..cell
-            };
+            let cell = Cell { point: first + cell.point, ..cell };
             let scenario = &all.points[cell.point].loaded.scenario;
             let key = match known.of.contains(&cell.cc) {
                 true => {
                     let plan = plan::plan(scenario, &cell.cc, cell.seed, 1)
                         .map_err(|err| err.about(&row.id))?;
                     let of = (cell.cc.as_str(), &metrics[n]);
-                    Some(store::key(
-                        of,
-                        &plan,
-                        &scenario.windows(),
-                        &scenario.sizes(),
-                    )?)
+                    Some(store::key(of, &plan, &scenario.windows(), &scenario.sizes())?)
                 }
                 false => None,
             };
             wanted.push((cell, key));
         }
     }
-    let mut lab_runs = LabRuns {
-        runner,
-        lab,
-        jobs,
-        cells,
-        metrics: &metrics,
-        all: &mut all,
-    };
+    let mut lab_runs = LabRuns { runner, lab, jobs, cells, metrics: &metrics, all: &mut all };
     if !known.bundle.is_empty() {
         let probes = probes(known, &wanted, &runs.points);
         known.bundle_agrees = lab_runs.agree(known, &probes, &mut runs)?;
@@ -150,11 +126,7 @@ pub fn run(
 fn probes(known: &Known<'_>, wanted: &[Wanted], points: &[(usize, Vec<String>)]) -> Vec<Wanted> {
     let mut of_row: BTreeMap<usize, Vec<&Wanted>> = BTreeMap::new();
     for one in wanted {
-        if one
-            .1
-            .as_deref()
-            .is_some_and(|key| known.bundle.get(key).is_some())
-        {
+        if one.1.as_deref().is_some_and(|key| known.bundle.get(key).is_some()) {
             of_row.entry(points[one.0.point].0).or_default().push(one);
         }
     }

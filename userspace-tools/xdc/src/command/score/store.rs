@@ -43,9 +43,8 @@ impl Sample {
     pub fn of(run: &Run, metrics: &BTreeSet<String>) -> Result<Self> {
         let mut raw = BTreeMap::new();
         for name in metrics {
-            let metric: crate::measure::metric::Metric = name
-                .parse()
-                .map_err(|_| Error::failure(format!("there is no metric '{name}'")))?;
+            let metric: crate::measure::metric::Metric =
+                name.parse().map_err(|_| Error::failure(format!("there is no metric '{name}'")))?;
             raw.extend(metric.of(run).map(|value| (name.clone(), value)));
         }
         Ok(Self {
@@ -119,12 +118,7 @@ impl Store {
         let read = fs::read(path).ok();
         let store = read.and_then(|text| serde_json::from_slice::<Self>(&text).ok());
         let store = store.filter(|store| store.schema == SCHEMA && store.lab == lab);
-        Self {
-            schema: SCHEMA,
-            lab,
-            path: path.to_path_buf(),
-            ..store.unwrap_or_default()
-        }
+        Self { schema: SCHEMA, lab, path: path.to_path_buf(), ..store.unwrap_or_default() }
     }
 
     pub fn get(&self, key: &str) -> Option<&Sample> {
@@ -179,11 +173,7 @@ mod tests {
             unfinished: 1,
             suspect: false,
         };
-        store.replace(
-            ["a", "b"]
-                .map(|key| (key.to_owned(), sample.clone()))
-                .into(),
-        );
+        store.replace(["a", "b"].map(|key| (key.to_owned(), sample.clone())).into());
         store.save().unwrap();
         let again = Store::open(&path, "one".to_owned());
         assert_eq!((again.len(), again.get("a")), (2, Some(&sample)));

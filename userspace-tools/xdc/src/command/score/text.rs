@@ -67,14 +67,8 @@ pub fn overview(cards: &[Card]) -> String {
 }
 
 pub fn table(card: &Card, rows: &[Row]) -> String {
-    const HEAD: [&str; 6] = [
-        "",
-        "log2 to the best reference",
-        "",
-        "verdict",
-        "log2 to the ideal",
-        "seeds x flows",
-    ];
+    const HEAD: [&str; 6] =
+        ["", "log2 to the best reference", "", "verdict", "log2 to the ideal", "seeds x flows"];
     let mut text = String::new();
     for row in rows {
         text += &format!("{} {}\n", row.id, row.title);
@@ -82,10 +76,7 @@ pub fn table(card: &Card, rows: &[Row]) -> String {
         for cell in card.cells.iter().filter(|cell| cell.row == row.id) {
             let best = cell.best.as_ref();
             lines.push([
-                [cell.at.join(", "), cell.metric.clone()]
-                    .join(" ")
-                    .trim()
-                    .to_owned(),
+                [cell.at.join(", "), cell.metric.clone()].join(" ").trim().to_owned(),
                 log2(best.and_then(|best| best.log2)),
                 best.map_or_else(String::new, |best| best.cc.clone()),
                 cell.verdict.text().to_owned(),
@@ -110,12 +101,7 @@ pub fn table(card: &Card, rows: &[Row]) -> String {
             };
         }
     }
-    text += &format!(
-        "{} against {}: {}\n",
-        card.cc,
-        card.references.join(", "),
-        counts(card)
-    );
+    text += &format!("{} against {}: {}\n", card.cc, card.references.join(", "), counts(card));
     text
 }
 
@@ -124,11 +110,8 @@ fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
     let widths: [usize; N] = std::array::from_fn(|n| width(n).unwrap_or(0));
     let mut text = String::new();
     for line in lines {
-        let cells: Vec<_> = line
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
+        let cells: Vec<_> =
+            line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         text += &format!("  {}\n", cells.join("  ").trim_end());
     }
     text

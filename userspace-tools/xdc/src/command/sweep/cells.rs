@@ -131,11 +131,7 @@ impl Cells {
     pub fn open_in(dir: PathBuf, again: Option<Again>) -> Result<Self> {
         home::make_out(&dir)?;
         owned::reap_files(&dir);
-        Ok(Self {
-            dir,
-            again,
-            begun: Mutex::default(),
-        })
+        Ok(Self { dir, again, begun: Mutex::default() })
     }
 
     fn path(&self, key: &str, what: &str) -> PathBuf {
@@ -263,17 +259,10 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let cells = cells(dir.path(), again);
             let mut outcome = outcome();
-            outcome
-                .run
-                .suspect
-                .extend(is_suspect.then(|| "late".to_owned()));
+            outcome.run.suspect.extend(is_suspect.then(|| "late".to_owned()));
             cells.save("key", &outcome, b"").unwrap();
             cells.begin("key").unwrap();
-            assert_eq!(
-                cells.load("key").is_some(),
-                is_left,
-                "{again:?} {is_suspect}"
-            );
+            assert_eq!(cells.load("key").is_some(), is_left, "{again:?} {is_suspect}");
             cells.save("key", &outcome, b"").unwrap();
             cells.begin("key").unwrap();
             assert!(cells.load("key").is_some());
@@ -319,9 +308,8 @@ mod tests {
     /// The complete list of inputs; the hash of xdc's binary is not among them.
     #[test]
     fn a_key_hashes_these_inputs() {
-        let json = inputs(&parts(), ("unocc", 1), &[], |inputs| {
-            serde_json::to_value(inputs).unwrap()
-        });
+        let json =
+            inputs(&parts(), ("unocc", 1), &[], |inputs| serde_json::to_value(inputs).unwrap());
         let names: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
         assert_eq!(
             names.join(" "),
@@ -331,10 +319,7 @@ mod tests {
         assert!(!json.to_string().contains(&sha256(&own)));
         assert_eq!(json["measures"], xdc_measure::CODE);
         let modules = json["modules"].as_object().unwrap().keys().cloned();
-        assert_eq!(
-            modules.collect::<Vec<_>>(),
-            ["fabric", "sch_phantom", "shared", "tcp_unocc"]
-        );
+        assert_eq!(modules.collect::<Vec<_>>(), ["fabric", "sch_phantom", "shared", "tcp_unocc"]);
     }
 
     #[test]
@@ -391,10 +376,7 @@ mod tests {
         let modules = |sets: &[&str]| inputs(&parts(), ("unocc", 1), sets, |it| it.modules.len());
         assert_eq!(modules(&sets), parts().modules.len());
         // A module may be named by an alias.
-        assert_eq!(
-            modules(&["host.a1.modules=[\"alias\"]"]),
-            parts().modules.len()
-        );
+        assert_eq!(modules(&["host.a1.modules=[\"alias\"]"]), parts().modules.len());
         let named = modules(&["host.a1.modules=[\"tcp-gemini\"]"]);
         assert_eq!(named, modules(&[]) + 1);
         let cc = modules(&["host.a1.sysctl.\"net.ipv4.tcp_congestion_control\"=gemini"]);

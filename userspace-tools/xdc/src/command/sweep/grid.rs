@@ -95,10 +95,7 @@ impl Axis {
     /// Label and overrides of each value.
     fn values(&self) -> Result<Vec<(String, Vec<String>)>> {
         if self.values.is_empty() {
-            return Err(Error::usage(format!(
-                "the axis '{}' has no value",
-                self.name
-            )));
+            return Err(Error::usage(format!("the axis '{}' has no value", self.name)));
         }
         self.values
             .iter()
@@ -139,10 +136,7 @@ impl Expanded {
 
     /// Engine of all cells: `wanted`, or the one that all scenarios state.
     pub fn engine(&self, wanted: Option<Kind>) -> Result<Kind> {
-        let engines = self
-            .points
-            .iter()
-            .map(|point| point.loaded.scenario.engine_or(wanted));
+        let engines = self.points.iter().map(|point| point.loaded.scenario.engine_or(wanted));
         let engines: Vec<_> = engines.collect::<Result<_>>()?;
         let mut kinds = engines.into_iter();
         let first = kinds.next().unwrap_or(Kind::Uml);
@@ -265,11 +259,7 @@ impl Grid {
                     if grid.cells.len() == MAX_CELLS {
                         return Err(too_many());
                     }
-                    grid.cells.push(Cell {
-                        point: grid.points.len(),
-                        cc: cc.clone(),
-                        seed,
-                    });
+                    grid.cells.push(Cell { point: grid.points.len(), cc: cc.clone(), seed });
                 }
             }
             grid.points.push(Point { labels, loaded });
@@ -347,10 +337,7 @@ mod tests {
         let labels = |axis: &Axis| axis.values().unwrap();
         assert_eq!(labels(&grid.axis[0])[0], ("20".into(), vec!["k=20".into()]));
         assert_eq!(labels(&grid.axis[1])[0].1, ["a=1", "b=2"]);
-        let keyless = Axis {
-            key: None,
-            ..grid.axis[0].clone()
-        };
+        let keyless = Axis { key: None, ..grid.axis[0].clone() };
         assert!(keyless.values().is_err());
         let error = Grid::parse("scenario = 1\nseeds = 5\n").unwrap_err();
         assert!(error.lines()[0].contains("line 1"), "{error:?}");
@@ -371,10 +358,7 @@ mod tests {
         grid.axis = vec![Axis::parse(&axis).unwrap()];
         let said = grid.expand(&home).unwrap_err().to_string();
         assert!(said.contains("of all points"), "{said}");
-        let long = AxisValue::Named {
-            label: "x".to_owned(),
-            set: vec!["x".repeat(1 << 20)],
-        };
+        let long = AxisValue::Named { label: "x".to_owned(), set: vec!["x".repeat(1 << 20)] };
         grid.axis[0].values = vec![long; 1000];
         let said = grid.expand(&home).unwrap_err().to_string();
         assert!(said.contains("of all points"), "{said}");
@@ -391,11 +375,7 @@ mod tests {
         let axis = Axis::parse(&format!("flows.0.start={}", values.join(","))).unwrap();
         let long = "x".repeat(1_000_000);
         for (file, text, uses) in [
-            (
-                "mine.o",
-                long.clone(),
-                "[cc.mine]\nkernel = \"bpf_mine\"\nbpf = \"mine.o\"\n",
-            ),
+            ("mine.o", long.clone(), "[cc.mine]\nkernel = \"bpf_mine\"\nbpf = \"mine.o\"\n"),
             (
                 "mine.txt",
                 format!("0 0\n1 100 #{long}"),

@@ -65,11 +65,7 @@ impl Module {
         };
         Self {
             sha256: sha256(bytes),
-            needs: bytes
-                .split(|byte| *byte == 0)
-                .filter_map(needed)
-                .flatten()
-                .collect(),
+            needs: bytes.split(|byte| *byte == 0).filter_map(needed).flatten().collect(),
         }
     }
 }
@@ -101,9 +97,7 @@ impl Parts {
         let mut found = BTreeMap::new();
         while let Some(name) = left.pop() {
             if let Some((name, module)) = self.modules.get_key_value(name)
-                && found
-                    .insert(name.as_str(), module.sha256.as_str())
-                    .is_none()
+                && found.insert(name.as_str(), module.sha256.as_str()).is_none()
             {
                 left.extend(module.needs.iter().map(String::as_str));
             }
@@ -151,10 +145,9 @@ impl Lab {
             (home.agent()?, PathBuf::from("agent")),
             (home.release_file(flavour)?, of_flavour.join("release")),
         ];
-        for (folder, paths) in [
-            ("modules", home.modules(flavour)?),
-            ("tree", home.builtin_lists(flavour)),
-        ] {
+        for (folder, paths) in
+            [("modules", home.modules(flavour)?), ("tree", home.builtin_lists(flavour))]
+        {
             for path in paths {
                 let name = path.file_name().unwrap_or_default();
                 let to = of_flavour.join(folder).join(name);
@@ -188,11 +181,7 @@ impl Lab {
                 kernel.update(sha256(to.as_os_str().as_encoded_bytes()));
                 kernel.update(sha256(&bytes));
             }
-            sources.push(Source {
-                path,
-                stamp,
-                content: Sha256::digest(&bytes).into(),
-            });
+            sources.push(Source { path, stamp, content: Sha256::digest(&bytes).into() });
         }
         let emulator = match engine.kind() {
             Kind::Qemu => find_program("qemu-system-x86_64"),
@@ -311,10 +300,7 @@ pub mod tests {
             kernel.update(sha256(name.as_bytes()));
             kernel.update(sha256(content.as_bytes()));
         }
-        let module = Module {
-            sha256: sha256(b"uml/modules/tcp_unocc.ko"),
-            needs: Vec::new(),
-        };
+        let module = Module { sha256: sha256(b"uml/modules/tcp_unocc.ko"), needs: Vec::new() };
         let parts = Parts {
             measures: xdc_measure::CODE.to_owned(),
             kernel: hex(&kernel.finalize()),
@@ -330,10 +316,7 @@ pub mod tests {
     #[test]
     fn dependencies_are_read_from_modules() {
         let module = |text: &str| Module::of(text.as_bytes()).needs.join(" ");
-        assert_eq!(
-            module("\0license=GPL\0depends=udp-tunnel,b\0"),
-            "udp_tunnel b"
-        );
+        assert_eq!(module("\0license=GPL\0depends=udp-tunnel,b\0"), "udp_tunnel b");
         assert_eq!(module("\0softdep=pre: a post: b\0x"), "pre: a post: b");
         assert_eq!(module("\0depends=\0"), "");
     }

@@ -109,17 +109,11 @@ pub fn command(request: &Request) -> Result<bool> {
     for point in &mut grid.points {
         point.loaded.scenario.engine = kind;
     }
-    let plot: Vec<Metric> = request
-        .plot
-        .iter()
-        .map(|name| wanted(name, &grid))
-        .collect::<Result<_>>()?;
+    let plot: Vec<Metric> =
+        request.plot.iter().map(|name| wanted(name, &grid)).collect::<Result<_>>()?;
     let progress = Progress::new();
     let engine = Engine::new(&home, kind, Flavour::X86, Clock::Measuring)?;
-    let dir = request
-        .out
-        .clone()
-        .unwrap_or_else(|| Path::new("results/sweeps").join(&name));
+    let dir = request.out.clone().unwrap_or_else(|| Path::new("results/sweeps").join(&name));
     let lab = Lab::copy(&home, engine)?;
     let runner = Runner {
         home: lab.home(),
@@ -140,9 +134,7 @@ pub fn command(request: &Request) -> Result<bool> {
     if let Some(cell) = request.cell {
         let cells = grid.cells.len();
         if cell >= cells {
-            return Err(Error::usage(format!(
-                "no cell {cell}: the grid has {cells} cells"
-            )));
+            return Err(Error::usage(format!("no cell {cell}: the grid has {cells} cells")));
         }
         sweep.compute(cell)?;
         return Ok(true);
@@ -203,13 +195,7 @@ impl<'a> Sweep<'a> {
         grid: &'a Expanded,
         cells: &'a Cells,
     ) -> Result<Self> {
-        let mut sweep = Self {
-            cells,
-            runner,
-            lab,
-            grid,
-            keys: Vec::new(),
-        };
+        let mut sweep = Self { cells, runner, lab, grid, keys: Vec::new() };
         for cell in &grid.cells {
             interrupt::check()?;
             let key = sweep.key(cell)?;
@@ -223,9 +209,7 @@ impl<'a> Sweep<'a> {
         let (plan, scale) = self.plan(cell)?;
         let scenario = &self.grid.points[cell.point].loaded.scenario;
         let unscaled = (scale != 1).then(|| plan::plan(scenario, &cell.cc, cell.seed, 1));
-        let unscaled = unscaled
-            .transpose()
-            .map_err(|err| err.about(self.name(cell)))?;
+        let unscaled = unscaled.transpose().map_err(|err| err.about(self.name(cell)))?;
         Inputs::new(
             self.lab.parts(),
             (&cell.cc, scale),
@@ -257,10 +241,8 @@ impl<'a> Sweep<'a> {
             (None, Engine::Uml { .. }) => 1,
             // QEMU picks a scale by machine, and cells must be comparable.
             (None, Engine::Qemu { .. } | Engine::Host) => {
-                return Err(
-                    Error::usage("a sweep on QEMU needs one scale for all cells")
-                        .hint("--set scale=10, or --engine uml"),
-                );
+                return Err(Error::usage("a sweep on QEMU needs one scale for all cells")
+                    .hint("--set scale=10, or --engine uml"));
             }
         };
         let plan = plan::plan(&loaded.scenario, &cell.cc, cell.seed, scale)
@@ -304,11 +286,7 @@ impl<'a> Sweep<'a> {
         let mut failed = 0;
         for ((cell, key), outcome) in self.grid.cells.iter().zip(&self.keys).zip(outcomes) {
             match outcome {
-                Ok(outcome) => rows.push(Row {
-                    cell,
-                    key: key.clone(),
-                    outcome,
-                }),
+                Ok(outcome) => rows.push(Row { cell, key: key.clone(), outcome }),
                 Err(err) => {
                     err.report();
                     failed += 1;
@@ -323,9 +301,7 @@ impl<'a> Sweep<'a> {
     pub fn run(&self, jobs: usize) -> Result<Outcomes> {
         let cells = 0..self.keys.len();
         let mut outcomes: Vec<_> = cells.map(|n| self.load(n).map(Ok)).collect();
-        let missing: Vec<usize> = (0..outcomes.len())
-            .filter(|&n| outcomes[n].is_none())
-            .collect();
+        let missing: Vec<usize> = (0..outcomes.len()).filter(|&n| outcomes[n].is_none()).collect();
         let total = Mutex::new(Total::new(self, missing.len()));
         let stale: Mutex<Option<Error>> = Mutex::default();
         let computed = pool::run_all(&missing, jobs, |&n| {
@@ -367,10 +343,7 @@ impl Total {
     pub fn new(sweep: &Sweep<'_>, missing: usize) -> Self {
         let known = sweep.grid.cells.len() - missing;
         if known > 0 {
-            let note = format!(
-                "{known} of {} cells are already computed",
-                sweep.grid.cells.len()
-            );
+            let note = format!("{known} of {} cells are already computed", sweep.grid.cells.len());
             sweep.runner.progress.note(&note);
         }
         Self {
@@ -433,11 +406,7 @@ fn report(
         let path = dir.join(name);
         owned::replace(&path, content).map_err(|err| Error::io(path.display(), &err))
     };
-    let part = Part {
-        figure: None,
-        grid,
-        rows: &rows,
-    };
+    let part = Part { figure: None, grid, rows: &rows };
     write("table.csv", &table::csv(&[part])?)?;
     let metrics = match plot.is_empty() {
         true => table::default_metrics(&rows),

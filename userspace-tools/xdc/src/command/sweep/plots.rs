@@ -29,15 +29,11 @@ pub fn plots(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> Result<St
     let metrics = metrics.iter();
     Ok(match numbers(&labels) {
         Some((unit, at)) => {
-            let charts: Vec<_> = metrics
-                .map(|it| curves(grid, rows, it, (unit, &at)))
-                .collect();
+            let charts: Vec<_> = metrics.map(|it| curves(grid, rows, it, (unit, &at))).collect();
             plot::file(&charts, 2)
         }
         None => {
-            let charts: Vec<_> = metrics
-                .map(|it| bars(grid, rows, it, |_, _| None))
-                .collect();
+            let charts: Vec<_> = metrics.map(|it| bars(grid, rows, it, |_, _| None)).collect();
             plot::file(&charts, 2)
         }
     })
@@ -60,16 +56,11 @@ fn numbers(labels: &[String]) -> Option<(&'static [Unit], Vec<f64>)> {
         (BYTES, |text| Some(text.parse::<Size>().ok()?.0 as f64)),
     ];
     KINDS.into_iter().find_map(|(unit, read)| {
-        let at: Vec<f64> = labels
-            .iter()
-            .map(|label| read(label))
-            .collect::<Option<_>>()?;
+        let at: Vec<f64> = labels.iter().map(|label| read(label)).collect::<Option<_>>()?;
         let mut distinct = at.clone();
         distinct.sort_by(f64::total_cmp);
         distinct.dedup();
-        let fit = distinct
-            .iter()
-            .all(|value| value.is_finite() && *value >= 0.0);
+        let fit = distinct.iter().all(|value| value.is_finite() && *value >= 0.0);
         (fit && distinct.len() >= MIN_NUMBERS).then_some((unit, at))
     })
 }
@@ -112,12 +103,7 @@ fn curves(
             let others = grid.points[index].labels.get(1..).unwrap_or_default();
             let (name, color) = names.of(cc, others);
             if color == lines.len() {
-                lines.push(Line {
-                    detail: name.clone(),
-                    name,
-                    color,
-                    ..Line::default()
-                });
+                lines.push(Line { detail: name.clone(), name, color, ..Line::default() });
             }
             let value = estimate.mean * factor;
             let half = estimate.ci95.unwrap_or(0.0) * factor;
@@ -235,19 +221,10 @@ mod tests {
             numbers(&labels).map(|(unit, at)| (unit[0].name, at))
         };
         assert_eq!(of(&["1", "20", "3.5"]), Some(("", vec![1.0, 20.0, 3.5])));
-        assert_eq!(
-            of(&["40%", "60 %", "80%"]),
-            Some(("%", vec![40.0, 60.0, 80.0]))
-        );
-        assert_eq!(
-            of(&["1ms", "20us", "1s"]),
-            Some(("us", vec![1e3, 20.0, 1e6]))
-        );
+        assert_eq!(of(&["40%", "60 %", "80%"]), Some(("%", vec![40.0, 60.0, 80.0])));
+        assert_eq!(of(&["1ms", "20us", "1s"]), Some(("us", vec![1e3, 20.0, 1e6])));
         assert_eq!(of(&["1gbit", "2mbit", "3"]), None);
-        assert_eq!(
-            of(&["1gbit", "20mbit", "3kbit"]),
-            Some(("bit/s", vec![1e9, 2e7, 3e3]))
-        );
+        assert_eq!(of(&["1gbit", "20mbit", "3kbit"]), Some(("bit/s", vec![1e9, 2e7, 3e3])));
         assert_eq!(of(&["1kB", "2kB", "3MB"]), Some(("B", vec![1e3, 2e3, 3e6])));
         for none in [
             &["1", "2"][..],

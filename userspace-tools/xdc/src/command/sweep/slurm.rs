@@ -85,17 +85,10 @@ impl Job {
         let output = Command::new("sbatch")
             .arg("--parsable")
             .arg("--job-name=xdc-sweep")
-            .arg(format!(
-                "--array={}%{}",
-                list.join(","),
-                request.guests.jobs.max(1)
-            ))
+            .arg(format!("--array={}%{}", list.join(","), request.guests.jobs.max(1)))
             .arg("--requeue")
             .arg("--cpus-per-task=1")
-            .arg(format!(
-                "--output={}",
-                absolute(dir)?.join("slurm-%A_%a.log").display()
-            ))
+            .arg(format!("--output={}", absolute(dir)?.join("slurm-%A_%a.log").display()))
             .args(&request.sbatch)
             // By pipe: the folder's owner could replace a script file.
             .stdin(Stdio::piped())
@@ -104,10 +97,7 @@ impl Job {
             .spawn()
             .and_then(|mut child| {
                 // sbatch may refuse before it has read everything.
-                let _ = child
-                    .stdin
-                    .take()
-                    .map(|mut stdin| stdin.write_all(script.as_bytes()));
+                let _ = child.stdin.take().map(|mut stdin| stdin.write_all(script.as_bytes()));
                 child.wait_with_output()
             })
             .map_err(|err| {
@@ -119,10 +109,8 @@ impl Job {
         let id = text.trim().split(';').next().unwrap_or_default();
         if !output.status.success() || id.is_empty() {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Err(
-                Error::failure(format!("sbatch refused the job: {}", said.trim()))
-                    .hint("--sbatch=--partition=NAME or other options"),
-            );
+            return Err(Error::failure(format!("sbatch refused the job: {}", said.trim()))
+                .hint("--sbatch=--partition=NAME or other options"));
         }
         let id = id.to_owned();
         let at_end = id.clone();
@@ -167,11 +155,8 @@ fn job_script() -> Result<String> {
     let mut words = Vec::new();
     for word in env::args_os().skip(1) {
         let word = word.into_string().map_err(|word| {
-            Error::usage(format!(
-                "'{}' is not UTF-8, as a job script must be",
-                word.display()
-            ))
-            .hint("another name, or --backend local")
+            Error::usage(format!("'{}' is not UTF-8, as a job script must be", word.display()))
+                .hint("another name, or --backend local")
         })?;
         words.push(shell_word(&word));
     }

@@ -25,14 +25,8 @@ pub struct Row<'a> {
 }
 
 /// Default metrics.
-const METRICS: &[&str] = &[
-    "goodput_mbps",
-    "jain_steady",
-    "fct_ms.mean",
-    "fct_ms.p99",
-    "queue_bytes.mean",
-    "drops",
-];
+const METRICS: &[&str] =
+    &["goodput_mbps", "jain_steady", "fct_ms.mean", "fct_ms.p99", "queue_bytes.mean", "drops"];
 
 /// The default metrics that some cell has.
 pub fn default_metrics(rows: &[Row<'_>]) -> Vec<Metric> {
@@ -55,35 +49,19 @@ pub struct Part<'a> {
 #[cfg(test)]
 pub const COLUMNS: &[Column] = &[
     ("figure", "", "id of a paper's figure"),
-    (
-        "AXIS",
-        "",
-        "one column for each axis of the grid: its label",
-    ),
+    ("AXIS", "", "one column for each axis of the grid: its label"),
     ("cc", "", "congestion control"),
     ("seed", "", ""),
-    (
-        "cell",
-        "",
-        "key of the files `cells/CELL.json` and `cells/CELL.flows.csv` in the cache",
-    ),
+    ("cell", "", "key of the files `cells/CELL.json` and `cells/CELL.flows.csv` in the cache"),
     ("engine", "", "`uml` or `qemu`"),
-    (
-        "scale",
-        "",
-        "how many times slower the guest was; all numbers are corrected for it",
-    ),
+    ("scale", "", "how many times slower the guest was; all numbers are corrected for it"),
     ("kernel", "", "kernel of the guest"),
     (
         "METRIC",
         "",
         "one column for each metric that a cell has, by its name, except `wall_s` and `build_wall_s`",
     ),
-    (
-        "suspect",
-        "",
-        "why the row is unreliable; empty if it is reliable",
-    ),
+    ("suspect", "", "why the row is unreliable; empty if it is reliable"),
 ];
 
 pub fn csv(parts: &[Part<'_>]) -> Result<Vec<u8>> {
@@ -135,11 +113,7 @@ pub fn csv(parts: &[Part<'_>]) -> Result<Vec<u8>> {
 /// Labels of a cell by axis.
 pub fn labels(grid: &Expanded, cell: &Cell) -> BTreeMap<String, String> {
     let labels = &grid.points[cell.point].labels;
-    grid.axes
-        .iter()
-        .cloned()
-        .zip(labels.iter().cloned())
-        .collect()
+    grid.axes.iter().cloned().zip(labels.iter().cloned()).collect()
 }
 
 /// Every number of a run by metric name; lists become text.
@@ -160,17 +134,15 @@ fn flatten(key: &str, value: &Value, leaves: &mut BTreeMap<String, String>) {
         key => format!("{key}.{name}"),
     };
     match value {
-        Value::Object(map) => map
-            .iter()
-            .for_each(|(name, value)| flatten(&below(name), value, leaves)),
+        Value::Object(map) => {
+            map.iter().for_each(|(name, value)| flatten(&below(name), value, leaves))
+        }
         Value::Array(items) if items.iter().all(Value::is_string) => {
             let texts: Vec<_> = items.iter().filter_map(Value::as_str).collect();
             leaves.insert(key.to_owned(), texts.join("; "));
         }
         Value::Array(items) => items.iter().enumerate().for_each(|(n, item)| {
-            let name = item["name"]
-                .as_str()
-                .map_or_else(|| n.to_string(), str::to_owned);
+            let name = item["name"].as_str().map_or_else(|| n.to_string(), str::to_owned);
             flatten(&below(&name), item, leaves);
         }),
         Value::Number(number) => drop(leaves.insert(key.to_owned(), number.to_string())),
@@ -255,11 +227,7 @@ pub fn ccs<'a>(grid: &'a Expanded) -> Vec<&'a str> {
 /// Means and 95 % intervals over seeds; a line per point and congestion control.
 pub fn text(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> String {
     let mut lines: Vec<Vec<String>> = Vec::new();
-    let head = grid
-        .axes
-        .iter()
-        .cloned()
-        .chain(["cc".to_owned(), "seeds".to_owned()]);
+    let head = grid.axes.iter().cloned().chain(["cc".to_owned(), "seeds".to_owned()]);
     lines.push(head.chain(metrics.iter().map(Metric::to_string)).collect());
     for (index, point) in grid.points.iter().enumerate() {
         for cc in ccs(grid) {
@@ -269,20 +237,13 @@ pub fn text(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> String {
             }
             let mut line = point.labels.clone();
             line.extend([cc.to_owned(), seeds.to_string()]);
-            line.extend(
-                metrics
-                    .iter()
-                    .map(|metric| match mean(rows, index, cc, metric) {
-                        Some(Estimate {
-                            mean,
-                            ci95: Some(ci95),
-                        }) => {
-                            format!("{} +- {}", format_value(mean), format_value(ci95))
-                        }
-                        Some(Estimate { mean, ci95: None }) => format_value(mean),
-                        None => "-".to_owned(),
-                    }),
-            );
+            line.extend(metrics.iter().map(|metric| match mean(rows, index, cc, metric) {
+                Some(Estimate { mean, ci95: Some(ci95) }) => {
+                    format!("{} +- {}", format_value(mean), format_value(ci95))
+                }
+                Some(Estimate { mean, ci95: None }) => format_value(mean),
+                None => "-".to_owned(),
+            }));
             lines.push(line);
         }
     }
@@ -306,10 +267,7 @@ mod tests {
                          "queues": [{"name": "port", "drops": 3}]});
         flatten("", &run, &mut leaves);
         let found: Vec<_> = leaves.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        assert_eq!(
-            found,
-            ["a=1", "b.c=2.5", "queues.port.drops=3", "suspect=x; y, z"]
-        );
+        assert_eq!(found, ["a=1", "b.c=2.5", "queues.port.drops=3", "suspect=x; y, z"]);
     }
 
     #[test]
@@ -320,11 +278,7 @@ mod tests {
                 labels: vec![label.to_owned()],
                 loaded: parse("small", SMALL, &[]).unwrap(),
             }],
-            cells: vec![Cell {
-                point: 0,
-                cc: "unocc".to_owned(),
-                seed: 7,
-            }],
+            cells: vec![Cell { point: 0, cc: "unocc".to_owned(), seed: 7 }],
         };
         let (first, second) = (grid("K, packets", "20"), grid("load", "40%"));
         fn row<'a>(grid: &'a Expanded, key: &str) -> Row<'a> {
@@ -345,28 +299,14 @@ mod tests {
         }
         let rows = ([row(&first, "aaaa")], [row(&second, "bbbb")]);
         let parts = [("8", &first, &rows.0), ("10", &second, &rows.1)];
-        let parts = parts.map(|(figure, grid, rows)| Part {
-            figure: Some(figure),
-            grid,
-            rows,
-        });
+        let parts = parts.map(|(figure, grid, rows)| Part { figure: Some(figure), grid, rows });
         let text = csv(&parts).unwrap();
         let mut lines = csv::Reader::from_reader(text.as_slice());
         let head = lines.headers().unwrap().clone();
         let first: Vec<_> = head.iter().take(9).collect();
         assert_eq!(
             first,
-            [
-                "figure",
-                "K, packets",
-                "load",
-                "cc",
-                "seed",
-                "cell",
-                "engine",
-                "scale",
-                "kernel"
-            ]
+            ["figure", "K, packets", "load", "cc", "seed", "cell", "engine", "scale", "kernel"]
         );
         let rows: Vec<_> = lines.records().map(|row| row.unwrap()).collect();
         let begin = |n: usize| rows[n].iter().take(6).collect::<Vec<_>>();
@@ -378,11 +318,7 @@ mod tests {
 
     #[test]
     fn equal_runs_of_all_seeds_count_once() {
-        let cell = |cc: &str, seed| Cell {
-            point: 0,
-            cc: cc.to_owned(),
-            seed,
-        };
+        let cell = |cc: &str, seed| Cell { point: 0, cc: cc.to_owned(), seed };
         let seeds = ["unocc", "cubic"].map(|cc| [1, 2, 3].map(|seed| cell(cc, seed)));
         let grid = Expanded {
             axes: Vec::new(),
@@ -404,10 +340,7 @@ mod tests {
                     engine: "uml".to_owned(),
                     kernel: "7.3.4".to_owned(),
                     axes: BTreeMap::new(),
-                    run: Run {
-                        goodput_mbps,
-                        ..run
-                    },
+                    run: Run { goodput_mbps, ..run },
                     throughput: Vec::new(),
                 },
             }
@@ -415,9 +348,7 @@ mod tests {
         let rows = |cubic: [f64; 3]| {
             let goodputs = [[5.0; 3], cubic].concat();
             let cells = grid.cells.iter().zip(goodputs);
-            cells
-                .map(|(cell, goodput)| row(cell, goodput))
-                .collect::<Vec<_>>()
+            cells.map(|(cell, goodput)| row(cell, goodput)).collect::<Vec<_>>()
         };
         let metrics = [named("goodput_mbps"), named("drops")];
         let alike = rows([7.0; 3]);
@@ -442,10 +373,7 @@ mod tests {
     fn the_table_has_every_metric() {
         let mut run = figures::run(&recorded(), &Windows::every_us(1000));
         run.jain_phases.insert("1".to_owned(), Some(0.5));
-        let content = Content {
-            marked: 3,
-            ..Content::default()
-        };
+        let content = Content { marked: 3, ..Content::default() };
         run.capture = Some(content);
         run.network = Some(Network::default());
         let leaves = leaves(&run).unwrap();
@@ -457,10 +385,7 @@ mod tests {
         }
         for name in metric::names_of_runs() {
             // An event that did not occur has no column.
-            assert!(
-                leaves.contains_key(name) || named(name).of(&run).is_none(),
-                "{name}"
-            );
+            assert!(leaves.contains_key(name) || named(name).of(&run).is_none(), "{name}");
         }
         assert_eq!(leaves["queues.port.marks"], "20");
         assert_eq!(leaves["capture.marked"], "3");

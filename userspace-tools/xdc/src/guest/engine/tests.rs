@@ -4,10 +4,7 @@ use super::*;
 
 #[test]
 fn a_comma_in_a_path_is_escaped() {
-    assert_eq!(
-        doubled(Path::new("/a,append=on/b c")),
-        Path::new("/a,,append=on/b c")
-    );
+    assert_eq!(doubled(Path::new("/a,append=on/b c")), Path::new("/a,,append=on/b c"));
 }
 
 #[test]

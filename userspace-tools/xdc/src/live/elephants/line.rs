@@ -31,10 +31,7 @@ pub(super) fn line(is_json: bool, since: Duration, flow: &Key, change: Change) -
         return Some(line.to_string());
     }
     let sent = bytes.map_or_else(String::new, |bytes| format!(", {bytes} bytes"));
-    Some(format!(
-        "{:9.3} s  {source} > {destination}  {word}{sent}",
-        since.as_secs_f64()
-    ))
+    Some(format!("{:9.3} s  {source} > {destination}  {word}{sent}", since.as_secs_f64()))
 }
 
 /// Source and destination of a flow.

@@ -13,11 +13,7 @@ fn flow(number: u8) -> Key {
 }
 
 fn table(top: usize) -> Table {
-    Table::new(Policy {
-        bytes: 100,
-        top,
-        idle: Duration::from_millis(30),
-    })
+    Table::new(Policy { bytes: 100, top, idle: Duration::from_millis(30) })
 }
 
 fn look(table: &mut Table, now: Instant, counts: &[(u8, u64)]) -> Vec<(Key, Change)> {
@@ -52,14 +48,8 @@ fn idle_flows_are_forgotten() {
     let at = |ms| now + Duration::from_millis(ms);
     look(&mut table, at(0), &[(1, 200), (2, 10)]);
     assert_eq!(look(&mut table, at(29), &[(1, 200), (2, 11)]), []);
-    assert_eq!(
-        look(&mut table, at(30), &[(1, 200), (2, 11)]),
-        [(flow(1), Change::Idle)]
-    );
-    assert_eq!(
-        look(&mut table, at(59), &[(2, 11)]),
-        [(flow(2), Change::Forgotten)]
-    );
+    assert_eq!(look(&mut table, at(30), &[(1, 200), (2, 11)]), [(flow(1), Change::Idle)]);
+    assert_eq!(look(&mut table, at(59), &[(2, 11)]), [(flow(2), Change::Forgotten)]);
     // A forgotten flow is counted from zero.
     assert_eq!(look(&mut table, at(60), &[(1, 99)]), []);
 }
@@ -104,11 +94,7 @@ fn old_bytes_count_less() {
 
 #[test]
 fn only_flows_to_other_racks_count() {
-    let prefix = |addr: &str, bits, rack| Prefix {
-        addr: addr.parse().unwrap(),
-        bits,
-        rack,
-    };
+    let prefix = |addr: &str, bits, rack| Prefix { addr: addr.parse().unwrap(), bits, rack };
     let port = |prefixes| Port {
         handle: Handle::ROOT,
         options: Options {

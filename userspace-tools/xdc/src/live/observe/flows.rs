@@ -82,9 +82,8 @@ impl FromStr for Prefix {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let address: IpAddr = address
-            .parse()
-            .map_err(|_| format!("'{address}' is not an IP address"))?;
+        let address: IpAddr =
+            address.parse().map_err(|_| format!("'{address}' is not an IP address"))?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             None => most,
@@ -186,8 +185,7 @@ impl Flow {
         let of_tlt = tlt.get(socket.local, socket.peer).cloned();
         let tcp = socket.info.map(Tcp::of);
         let slow_start = tcp.as_ref().is_some_and(|tcp| {
-            tcp.ssthresh_packets
-                .is_none_or(|packets| tcp.cwnd_packets < packets)
+            tcp.ssthresh_packets.is_none_or(|packets| tcp.cwnd_packets < packets)
         });
         Self {
             netns: netns.map(str::to_owned),
@@ -226,10 +224,7 @@ impl Tcp {
         const INFINITE: u32 = 0x7fff_ffff;
         const CA_STATES: [&str; 5] = ["open", "disorder", "cwr", "recovery", "loss"];
         Self {
-            ca_state: CA_STATES
-                .get(usize::from(info.ca_state))
-                .copied()
-                .unwrap_or("unknown"),
+            ca_state: CA_STATES.get(usize::from(info.ca_state)).copied().unwrap_or("unknown"),
             mss_bytes: info.snd_mss,
             cwnd_packets: info.snd_cwnd,
             ssthresh_packets: Some(info.snd_ssthresh).filter(|packets| *packets < INFINITE),
@@ -290,16 +285,11 @@ impl Own {
     /// Text form, as words that are not wrapped.
     fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
-        let mut flags: Vec<_> = Some("slow start")
-            .filter(|_| self.slow_start)
-            .into_iter()
-            .collect();
+        let mut flags: Vec<_> =
+            Some("slow start").filter(|_| self.slow_start).into_iter().collect();
         if let Some(profile) = self.profile {
             let (name, is_modified) = profile.unwrap_or(("?", false));
-            words.push(format!(
-                "profile {name}{}",
-                if is_modified { "*" } else { "" }
-            ));
+            words.push(format!("profile {name}{}", if is_modified { "*" } else { "" }));
         }
         for (state, value) in self.algorithm.state.iter().zip(&self.values) {
             let number = match value {
@@ -327,19 +317,13 @@ impl Serialize for Own {
         let profile = self.profile.map(|profile| {
             let pairs = [
                 ("profile", profile.map(|(name, _)| name.into())),
-                (
-                    "profile_modified",
-                    profile.map(|(_, is_modified)| is_modified.into()),
-                ),
+                ("profile_modified", profile.map(|(_, is_modified)| is_modified.into())),
             ];
             pairs.map(|(key, value)| (key, value.unwrap_or(Json::Null)))
         });
         let states = self.algorithm.state.iter().zip(&self.values);
         let states = states.map(|(state, value)| (state.key, value.map_or(Json::Null, json)));
-        let common = [
-            ("slow_start", self.slow_start.into()),
-            ("ce_state", self.ce_state.into()),
-        ];
+        let common = [("slow_start", self.slow_start.into()), ("ce_state", self.ce_state.into())];
         let all = profile.into_iter().flatten().chain(states).chain(common);
         out.collect_map([(self.algorithm.name(), InOrder(all.collect()))])
     }
@@ -373,11 +357,7 @@ fn clipped(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     // Addresses are ASCII.
-    format!(
-        "{}~{}",
-        &text[..width - 1 - TAIL],
-        &text[text.len() - TAIL..]
-    )
+    format!("{}~{}", &text[..width - 1 - TAIL], &text[text.len() - TAIL..])
 }
 
 const ADDRESS_WIDTH: usize = 23;

@@ -102,11 +102,7 @@ impl Place {
 }
 
 fn path_of(name: &str) -> PathBuf {
-    if name.contains('/') {
-        PathBuf::from(name)
-    } else {
-        Path::new(NETNS_DIR).join(name)
-    }
+    if name.contains('/') { PathBuf::from(name) } else { Path::new(NETNS_DIR).join(name) }
 }
 
 fn named_namespaces() -> Result<Vec<String>> {
@@ -115,9 +111,8 @@ fn named_namespaces() -> Result<Vec<String>> {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(err) => return Err(Error::io(NETNS_DIR, &err)),
     };
-    let mut names: Vec<_> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .collect();
+    let mut names: Vec<_> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort();
     Ok(names)
 }
@@ -174,11 +169,7 @@ impl View {
     fn within<T: Default>(&self, read: impl FnOnce() -> T) -> T {
         // Entering needs privileges, but is unnecessary for the caller's own namespace if no other was
         // entered.
-        if enter(&self.netns).is_ok() || self.name.is_none() {
-            read()
-        } else {
-            T::default()
-        }
+        if enter(&self.netns).is_ok() || self.name.is_none() { read() } else { T::default() }
     }
 
     /// TLT state of this namespace's connections.
@@ -234,14 +225,7 @@ struct Ticks {
 impl Ticks {
     /// One sample if `interval` is None.
     fn new(interval: Option<Duration>, pace: &Pace) -> Self {
-        Self {
-            interval,
-            count: pace.count,
-            start: Instant::now(),
-            next: 0,
-            taken: 0,
-            missed: 0,
-        }
+        Self { interval, count: pace.count, start: Instant::now(), next: 0, taken: 0, missed: 0 }
     }
 
     /// Waits for the next sample; returns its number, or None after the last.
@@ -316,11 +300,7 @@ fn heading(title: &str) -> String {
     let plain = !io::stdout().is_terminal()
         || env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || env::var_os("TERM").is_none_or(|term| term == "dumb");
-    if plain {
-        title.to_owned()
-    } else {
-        format!("\x1b[1m{title}\x1b[0m")
-    }
+    if plain { title.to_owned() } else { format!("\x1b[1m{title}\x1b[0m") }
 }
 
 /// Short form: `9.94`, `99.4`, `994`.
@@ -389,15 +369,9 @@ mod tests {
 
     #[test]
     fn a_missing_namespace_is_named() {
-        let place = |name: &str| Place {
-            netns: vec![name.to_owned()],
-        };
+        let place = |name: &str| Place { netns: vec![name.to_owned()] };
         let err = place("no-such-ns").views().err().unwrap();
-        assert!(
-            err.lines()
-                .join(" ")
-                .contains("no network namespace 'no-such-ns'")
-        );
+        assert!(err.lines().join(" ").contains("no network namespace 'no-such-ns'"));
         let err = place("/dev/null").views().err().unwrap();
         let said = err.lines().join(" ");
         assert!(said.contains("/dev/null"), "{said}");

@@ -40,11 +40,7 @@ impl Row {
         let profiles = 0..algorithm.profiles.len();
         let profile = profiles.min_by_key(|profile| deviations(algorithm, &values, *profile))?;
         let shortest_rtt_us = read("shortest_rtt_us").and_then(|us| us.parse().ok());
-        Some(Self {
-            values,
-            shortest_rtt_us: shortest_rtt_us.unwrap_or_default(),
-            profile,
-        })
+        Some(Self { values, shortest_rtt_us: shortest_rtt_us.unwrap_or_default(), profile })
     }
 
     pub fn profile_name(&self, algorithm: &Entry) -> &'static str {
@@ -60,8 +56,7 @@ impl Row {
 /// Number of parameters that deviate from a profile.
 fn deviations(algorithm: &Entry, values: &[u32], profile: usize) -> usize {
     let rows = algorithm.params.iter().zip(values);
-    rows.filter(|(row, value)| row.defaults.get(profile) != Some(value))
-        .count()
+    rows.filter(|(row, value)| row.defaults.get(profile) != Some(value)).count()
 }
 
 impl Params {
@@ -77,10 +72,7 @@ impl Params {
     pub fn of(read: impl Fn(&Entry, &str) -> Option<String>) -> Self {
         let row = |algorithm| Row::read(algorithm, |name| read(algorithm, name));
         let all = ALGORITHMS.iter();
-        Self(
-            all.filter_map(|&algorithm| Some((algorithm, row(algorithm)?)))
-                .collect(),
-        )
+        Self(all.filter_map(|&algorithm| Some((algorithm, row(algorithm)?))).collect())
     }
 
     pub fn get(&self, algorithm: &Entry) -> Option<&Row> {

@@ -33,10 +33,8 @@ impl Screen {
     pub fn has_input(patience: Duration) -> Result<bool> {
         let stdin = io::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        let timeout = Timespec {
-            tv_sec: patience.as_secs() as i64,
-            tv_nsec: patience.subsec_nanos().into(),
-        };
+        let timeout =
+            Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(err) => return Err(Error::io("the terminal", &err.into())),
@@ -50,9 +48,7 @@ impl Screen {
 
     pub fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> Result<()> {
         let drawn = self.0.draw(render);
-        drawn
-            .map(drop)
-            .map_err(|err| Error::io("the terminal", &err))
+        drawn.map(drop).map_err(|err| Error::io("the terminal", &err))
     }
 }
 

@@ -50,13 +50,8 @@ pub fn command(args: &Args) -> Result<bool> {
         }
         if args.json {
             for flow in &found {
-                let line = Line {
-                    time_us,
-                    sample,
-                    seen: flow,
-                };
-                line.write(&mut out)
-                    .map_err(|err| Error::io("standard output", &err))?;
+                let line = Line { time_us, sample, seen: flow };
+                line.write(&mut out).map_err(|err| Error::io("standard output", &err))?;
             }
         } else {
             let since_us = time_us.saturating_sub(*first_time.get_or_insert(time_us));
@@ -64,8 +59,7 @@ pub fn command(args: &Args) -> Result<bool> {
             write_table(&mut out, when, sample == 0, &found)
                 .map_err(|err| Error::io("standard output", &err))?;
         }
-        out.flush()
-            .map_err(|err| Error::io("standard output", &err))?;
+        out.flush().map_err(|err| Error::io("standard output", &err))?;
     }
     Ok(true)
 }
@@ -108,11 +102,7 @@ mod tests {
 
     #[test]
     fn a_json_line_is_flat() {
-        let line = Line {
-            time_us: 1,
-            sample: 2,
-            seen: &flow("cubic", None),
-        };
+        let line = Line { time_us: 1, sample: 2, seen: &flow("cubic", None) };
         let text = serde_json::to_string(&line).unwrap();
         assert!(text.starts_with("{\"time_us\":1,\"sample\":2,\"state\":\"established\""));
     }

@@ -126,21 +126,12 @@ impl Sampler {
                 };
                 let key = (place, state.index, state.handle.major);
                 let before = self.queues.get(&key);
-                queues.push(Queue::new(
-                    view.name.as_deref(),
-                    &dev,
-                    &state,
-                    before,
-                    elapsed,
-                ));
+                queues.push(Queue::new(view.name.as_deref(), &dev, &state, before, elapsed));
                 states.insert(key, state);
             }
         }
         self.queues = states;
-        Ok(Sample {
-            flows: self.rates_of(flows, elapsed),
-            queues,
-        })
+        Ok(Sample { flows: self.rates_of(flows, elapsed), queues })
     }
 
     fn rates_of(&mut self, flows: Vec<Flow>, elapsed: Duration) -> Vec<LiveFlow> {
@@ -155,10 +146,7 @@ impl Sampler {
 }
 
 fn live(flow: Flow, before: Option<&Flow>, elapsed: Duration) -> LiveFlow {
-    let pair = flow
-        .tcp
-        .as_ref()
-        .zip(before.and_then(|flow| flow.tcp.as_ref()));
+    let pair = flow.tcp.as_ref().zip(before.and_then(|flow| flow.tcp.as_ref()));
     let bytes = pair.and_then(|(now, before)| rate(now.bytes_acked, before.bytes_acked, elapsed));
     let marked_percent = pair.and_then(|(now, before)| {
         // 32-bit counters wrap.
@@ -167,11 +155,7 @@ fn live(flow: Flow, before: Option<&Flow>, elapsed: Duration) -> LiveFlow {
         let marked = grew(now.delivered_ce_packets, before.delivered_ce_packets);
         (all > 0.0).then(|| 100.0 * marked / all)
     });
-    LiveFlow {
-        mbit_per_s: bytes.map(|bytes| bytes * 8e-6),
-        marked_percent,
-        flow,
-    }
+    LiveFlow { mbit_per_s: bytes.map(|bytes| bytes * 8e-6), marked_percent, flow }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,13 +197,7 @@ impl Sort {
     fn compare(self, a: &LiveFlow, b: &LiveFlow) -> Ordering {
         let address = |live: &LiveFlow| {
             let flow = &live.flow;
-            (
-                flow.netns.clone(),
-                flow.dst,
-                flow.dport,
-                flow.src,
-                flow.sport,
-            )
+            (flow.netns.clone(), flow.dst, flow.dport, flow.src, flow.sport)
         };
         let packets = |live: &LiveFlow| live.flow.tcp.as_ref().map(|tcp| tcp.cwnd_packets);
         let srtt = |live: &LiveFlow| live.flow.tcp.as_ref().map(|tcp| tcp.srtt_us);
@@ -270,9 +248,7 @@ impl App {
         self.sample.queues.sort_by(|a, b| {
             let is_other = |queue: &Queue| queue.phantom_bytes.is_none();
             let rate = |queue: &Queue| queue.bits_per_s.unwrap_or(-1.0);
-            is_other(a)
-                .cmp(&is_other(b))
-                .then_with(|| rate(b).total_cmp(&rate(a)))
+            is_other(a).cmp(&is_other(b)).then_with(|| rate(b).total_cmp(&rate(a)))
         });
         self.arrange();
     }

@@ -41,7 +41,7 @@ pub fn command(args: &Args) -> Result<bool> {
     let mut views = args.place.views()?;
     let [view] = &mut views[..] else {
         return Err(
-            Error::usage("watch needs exactly one namespace: --netns NAME").hint("ip netns list"),
+            Error::usage("watch needs exactly one namespace: --netns NAME").hint("ip netns list")
         );
     };
     let index = view.device_index(device)?;
@@ -55,19 +55,9 @@ pub fn command(args: &Args) -> Result<bool> {
     while let Some(sample) = ticks.wait()? {
         let now = (read(view, device, index, handle)?, Instant::now());
         let elapsed = now.1 - before.1;
-        let queue = Queue::new(
-            view.name.as_deref(),
-            device,
-            &now.0,
-            Some(&before.0),
-            elapsed,
-        );
+        let queue = Queue::new(view.name.as_deref(), device, &now.0, Some(&before.0), elapsed);
         if args.json {
-            let line = Line {
-                time_us: unix_time_us(),
-                sample,
-                seen: &queue,
-            };
+            let line = Line { time_us: unix_time_us(), sample, seen: &queue };
             line.write(&mut out).map_err(failed)?;
         } else {
             if lines == 0 {
@@ -103,22 +93,18 @@ fn pick(found: Vec<QdiscState>, device: &str, handle: Option<Handle>) -> Result<
         .collect();
     match (phantoms.len(), handle) {
         (1, _) => Ok(phantoms.swap_remove(0)),
-        (0, Some(handle)) => Err(Error::failure(format!(
-            "{device} has no phantom queue {:x}:",
-            handle.major
-        ))
-        .hint("xdc qdisc show")),
+        (0, Some(handle)) => {
+            Err(Error::failure(format!("{device} has no phantom queue {:x}:", handle.major))
+                .hint("xdc qdisc show"))
+        }
         (0, None) => {
             Err(Error::failure(format!("{device} has no phantom queue")).hint("xdc qdisc show"))
         }
         _ => {
             let handles: Vec<_> = phantoms.iter().map(handle_text).collect();
             let which = format!("xdc watch dev {device} handle {}", handles[0]);
-            Err(Error::usage(format!(
-                "{device} has several phantom queues: {}",
-                handles.join(" ")
-            ))
-            .hint(which))
+            Err(Error::usage(format!("{device} has several phantom queues: {}", handles.join(" ")))
+                .hint(which))
         }
     }
 }
@@ -136,11 +122,7 @@ fn row(queue: &Queue) -> String {
     let gbit = gbit.map_or_else(
         || "-".to_owned(),
         |gbit| {
-            if gbit < 1.0 {
-                format!("{gbit:.4}")
-            } else {
-                short(gbit)
-            }
+            if gbit < 1.0 { format!("{gbit:.4}") } else { short(gbit) }
         },
     );
     format!(
@@ -169,14 +151,7 @@ mod tests {
         let all = words("dev eth1 handle 1f:");
         let (device, handle) = parse(&all).unwrap();
         assert_eq!((device, handle.unwrap().major), ("eth1", 0x1f));
-        for bad in [
-            "",
-            "eth1",
-            "dev",
-            "dev eth1 handle",
-            "dev e handle x",
-            "dev e root",
-        ] {
+        for bad in ["", "eth1", "dev", "dev eth1 handle", "dev e handle x", "dev e root"] {
             assert!(parse(&words(bad)).is_err(), "{bad}");
         }
     }
@@ -195,18 +170,9 @@ mod tests {
         assert_eq!(pick(two(), "e", handle(2)).unwrap().handle.major, 2);
         assert!(pick(two(), "e", handle(3)).is_err());
         let said = pick(two(), "e", None).unwrap_err().lines().join(" ");
-        assert!(
-            said.contains("1: 2:") && said.contains("handle 1:"),
-            "{said}"
-        );
+        assert!(said.contains("1: 2:") && said.contains("handle 1:"), "{said}");
         assert!(pick(vec![fifo.clone()], "e", None).is_err());
-        assert_eq!(
-            pick(vec![fifo, with_handle(9)], "e", None)
-                .unwrap()
-                .handle
-                .major,
-            9
-        );
+        assert_eq!(pick(vec![fifo, with_handle(9)], "e", None).unwrap().handle.major, 9);
     }
 
     #[test]

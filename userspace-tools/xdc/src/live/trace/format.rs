@@ -50,15 +50,13 @@ enum Kind {
 
 /// Tracefs folder of our events.
 pub fn folder() -> Result<PathBuf> {
-    let tracefs = TRACEFS
-        .iter()
-        .map(Path::new)
-        .find(|dir| dir.join("events").is_dir());
+    let tracefs = TRACEFS.iter().map(Path::new).find(|dir| dir.join("events").is_dir());
     match tracefs {
         Some(dir) => Ok(dir.join("events/xdc")),
-        None if in_uml() => Err(
-            Error::failure("the kernel of --engine uml has no tracepoints").hint("--engine qemu"),
-        ),
+        None if in_uml() => {
+            Err(Error::failure("the kernel of --engine uml has no tracepoints")
+                .hint("--engine qemu"))
+        }
         None => Err(Error::failure(
             "no tracefs: it is not mounted or not readable, or the kernel has no tracepoints",
         )
@@ -151,13 +149,7 @@ impl Field {
             (false, _) => Kind::Unsigned,
         };
         let is_known = is_array || matches!(bytes, 1 | 2 | 4 | 8);
-        is_known.then(|| Self {
-            name: name.to_owned(),
-            offset,
-            bytes,
-            kind,
-            names: Vec::new(),
-        })
+        is_known.then(|| Self { name: name.to_owned(), offset, bytes, kind, names: Vec::new() })
     }
 
     fn decode(&self, event: &[u8]) -> Value {
@@ -202,12 +194,10 @@ fn address(sockaddr: &[u8]) -> String {
     const INET6: u64 = 10;
     let at = |from: usize| sockaddr.get(from..).unwrap_or_default();
     match sockaddr.get(..2).map(unsigned) {
-        Some(INET) => at(4)
-            .first_chunk()
-            .map(|&bytes: &[u8; 4]| Ipv4Addr::from(bytes).to_string()),
-        Some(INET6) => at(8)
-            .first_chunk()
-            .map(|&bytes: &[u8; 16]| Ipv6Addr::from(bytes).to_string()),
+        Some(INET) => at(4).first_chunk().map(|&bytes: &[u8; 4]| Ipv4Addr::from(bytes).to_string()),
+        Some(INET6) => {
+            at(8).first_chunk().map(|&bytes: &[u8; 16]| Ipv6Addr::from(bytes).to_string())
+        }
         _ => None,
     }
     .unwrap_or_default()
@@ -232,10 +222,7 @@ fn names(print: &str, field: &str) -> Vec<(u64, String)> {
         .split('{')
         .filter_map(|pair| {
             let (number, name) = pair.split_once('}')?.0.split_once(',')?;
-            Some((
-                number.trim().parse().ok()?,
-                name.trim().trim_matches('"').to_owned(),
-            ))
+            Some((number.trim().parse().ok()?, name.trim().trim_matches('"').to_owned()))
         })
         .collect()
 }
@@ -306,11 +293,7 @@ print fmt: \"cause=%s\", __print_symbolic(REC->cause, { 0, \"phantom\" }, { 1, \
             ("size:1;", "size:3;", "cannot read"),
             ("offset:68;", "offset:160;", "newer than xdc"),
             ("offset:68;", "offset:x;", "cannot read"),
-            (
-                "offset:68;",
-                "offset:18446744073709551615;",
-                "newer than xdc",
-            ),
+            ("offset:68;", "offset:18446744073709551615;", "newer than xdc"),
         ] {
             let error = Format::parse(&FORMAT.replace(from, to)).err().unwrap();
             assert!(error.contains(why), "{error}");

@@ -113,17 +113,13 @@ pub fn command(request: &Request) -> Result<bool> {
     let mut counts = Counts::default();
     let mut status = None;
     while interrupt::check().is_ok() && status.is_none() {
-        let left = until.map_or(LOOK, |until| {
-            until.saturating_duration_since(Instant::now())
-        });
+        let left = until.map_or(LOOK, |until| until.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             break;
         }
         observer.wait(left.min(LOOK))?;
         if let Some(child) = &mut child {
-            status = child
-                .try_wait()
-                .map_err(|err| Error::io(&request.words[0], &err))?;
+            status = child.try_wait().map_err(|err| Error::io(&request.words[0], &err))?;
         }
         observer.drain(|seen| hand_on(&seen, &formats, &mut sink, &mut counts))?;
     }
@@ -151,17 +147,11 @@ pub fn command(request: &Request) -> Result<bool> {
 fn choose(names: &[String]) -> Result<Vec<usize>> {
     if !names.is_empty() {
         let wanted = |event: &&usize| names.iter().any(|name| name == EVENTS[**event]);
-        return Ok((0..EVENTS.len())
-            .collect::<Vec<_>>()
-            .iter()
-            .filter(wanted)
-            .copied()
-            .collect());
+        return Ok((0..EVENTS.len()).collect::<Vec<_>>().iter().filter(wanted).copied().collect());
     }
     let folder = format::folder()?;
-    let there: Vec<usize> = (0..EVENTS.len())
-        .filter(|&event| folder.join(EVENTS[event]).is_dir())
-        .collect();
+    let there: Vec<usize> =
+        (0..EVENTS.len()).filter(|&event| folder.join(EVENTS[event]).is_dir()).collect();
     if there.is_empty() {
         return Err(Error::failure(
             "no module with tracepoints xdc:* is loaded, or tracefs is not readable",
@@ -172,10 +162,7 @@ fn choose(names: &[String]) -> Result<Vec<usize>> {
 }
 
 fn start((program, words): (&String, &[String])) -> Result<Child> {
-    Command::new(program)
-        .args(words)
-        .spawn()
-        .map_err(|err| Error::io(program, &err))
+    Command::new(program).args(words).spawn().map_err(|err| Error::io(program, &err))
 }
 
 /// Stops the recorded command at the end of the recording.
@@ -217,9 +204,7 @@ fn hand_on(
                 EVENTS[seen.event]
             );
             for (name, value) in fields {
-                let value = value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned);
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 line += &format!(" {name}={value}");
             }
             // Device names may contain any character.
@@ -248,11 +233,7 @@ fn event_line<'a>(
     cpu: u32,
     fields: impl Iterator<Item = (&'a str, Value)>,
 ) -> Result<()> {
-    let head = [
-        ("event", EVENTS[event].into()),
-        ("at_ns", at_ns.into()),
-        ("cpu", cpu.into()),
-    ];
+    let head = [("event", EVENTS[event].into()), ("at_ns", at_ns.into()), ("cpu", cpu.into())];
     serde_json::Serializer::new(&mut *out)
         .collect_map(head.into_iter().chain(fields))
         .map_err(io::Error::from)
@@ -262,9 +243,7 @@ fn event_line<'a>(
 
 /// The last line of a recording: counts of the recorded events.
 fn end_line(recorded: &[usize], counts: &Counts, missed: u64) -> Value {
-    let by_name = recorded
-        .iter()
-        .map(|&event| (EVENTS[event].to_owned(), counts[event].into()));
+    let by_name = recorded.iter().map(|&event| (EVENTS[event].to_owned(), counts[event].into()));
     let by_name: Map<String, Value> = by_name.collect();
     json!({ "event": "end", "counts": by_name, "missed": missed })
 }
@@ -301,8 +280,5 @@ impl Sink {
 }
 
 fn kernel_release() -> String {
-    rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned()
+    rustix::system::uname().release().to_string_lossy().into_owned()
 }

@@ -61,10 +61,7 @@ impl Observer {
     /// Waits for events, at most for `timeout`.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
         let timeout = Timespec::try_from(timeout).ok();
-        match poll(
-            &mut [PollFd::new(&self.ring, PollFlags::IN)],
-            timeout.as_ref(),
-        ) {
+        match poll(&mut [PollFd::new(&self.ring, PollFlags::IN)], timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(err) => Err(Error::io("waiting for events", &err.into())),
         }

@@ -33,21 +33,13 @@ fn read_up_to(most_bytes: usize, raw: &RawTrace, kernel: &str) -> Result<Recordi
         let format = Format::parse(text).map_err(|why| broken(&format!("{name}: {why}")))?;
         formats.insert(format.id, (event.ok_or_else(|| broken(name))?, format));
     }
-    let nodes: BTreeMap<u64, &str> = raw
-        .head
-        .nodes
-        .iter()
-        .map(|(inode, name)| (*inode, name.as_str()))
-        .collect();
+    let nodes: BTreeMap<u64, &str> =
+        raw.head.nodes.iter().map(|(inode, name)| (*inode, name.as_str())).collect();
 
     let mut events = Vec::new();
     for (cpu, page) in &raw.pages {
         let of_page = pages::events(page).ok_or_else(|| broken("a page is damaged"))?;
-        events.extend(
-            of_page
-                .into_iter()
-                .map(|(at_ns, event)| (at_ns, *cpu, event)),
-        );
+        events.extend(of_page.into_iter().map(|(at_ns, event)| (at_ns, *cpu, event)));
     }
     events.sort_by_key(|(at_ns, cpu, _)| (*at_ns, *cpu));
 
@@ -77,17 +69,11 @@ fn read_up_to(most_bytes: usize, raw: &RawTrace, kernel: &str) -> Result<Recordi
         let fields = place.into_iter().chain(fields);
         event_line(&mut lines, *event, at_ns, cpu, fields)?;
     }
-    let recorded = formats
-        .values()
-        .map(|(event, _)| *event)
-        .collect::<Vec<_>>();
+    let recorded = formats.values().map(|(event, _)| *event).collect::<Vec<_>>();
     let end = end_line(&recorded, &counts, missed);
     lines.extend(format!("{end}\n").into_bytes());
     Ok(Recording {
-        shown: Traced {
-            events: counts.iter().sum(),
-            charts: plot::of(lines.as_slice())?,
-        },
+        shown: Traced { events: counts.iter().sum(), charts: plot::of(lines.as_slice())? },
         lines,
     })
 }

@@ -61,9 +61,7 @@ pub fn events(page: &[u8]) -> Option<Vec<(u64, &[u8])>> {
             }
         };
         // The last event's padding may exceed the page.
-        rest = body
-            .get(taken.next_multiple_of(WORD_BYTES)..)
-            .unwrap_or_default();
+        rest = body.get(taken.next_multiple_of(WORD_BYTES)..).unwrap_or_default();
     }
     Some(events)
 }

@@ -50,19 +50,11 @@ enum Field {
 }
 
 const fn series(event: &'static str, field: Field, label: &'static str) -> Series {
-    Series {
-        event,
-        field,
-        label,
-    }
+    Series { event, field, label }
 }
 
 /// Charts of modules that are not congestion controls.
-type OfOthers = (
-    &'static str,
-    &'static [Unit],
-    &'static [(&'static str, Field, &'static str)],
-);
+type OfOthers = (&'static str, &'static [Unit], &'static [(&'static str, Field, &'static str)]);
 
 const OF_OTHERS: &[OfOthers] = &[
     (
@@ -76,10 +68,7 @@ const OF_OTHERS: &[OfOthers] = &[
     (
         "Packets marked and dropped so far",
         RATIO,
-        &[
-            ("phantom_mark", Field::Count, " marked"),
-            ("phantom_drop", Field::Count, " dropped"),
-        ],
+        &[("phantom_mark", Field::Count, " marked"), ("phantom_drop", Field::Count, " dropped")],
     ),
     (
         "AccelToR: bytes sent in a day, and left at its end",
@@ -103,11 +92,7 @@ const OF_OTHERS: &[OfOthers] = &[
             ("acceltor_elephant", Field::Count, " elephants"),
         ],
     ),
-    (
-        "TLT: clock packets so far",
-        RATIO,
-        &[("tlt_clock", Field::Count, "")],
-    ),
+    ("TLT: clock packets so far", RATIO, &[("tlt_clock", Field::Count, "")]),
     (
         "UnoRC: blocks decoded, NACKs and reroutes so far",
         RATIO,
@@ -132,11 +117,7 @@ fn views() -> Vec<View> {
             let series = series(event.name, field, line.label);
             match views.iter_mut().find(|view| view.title == line.chart) {
                 Some(view) => view.series.push(series),
-                None => views.push(View {
-                    title: line.chart,
-                    unit,
-                    series: vec![series],
-                }),
+                None => views.push(View { title: line.chart, unit, series: vec![series] }),
             }
         }
     }
@@ -145,9 +126,7 @@ fn views() -> Vec<View> {
         views.push(View {
             title,
             unit,
-            series: lines
-                .map(|(event, field, label)| series(event, *field, label))
-                .collect(),
+            series: lines.map(|(event, field, label)| series(event, *field, label)).collect(),
         });
     }
     views
@@ -191,11 +170,8 @@ fn read(lines: impl BufRead) -> Result<Recording> {
     for (number, line) in lines.lines().enumerate() {
         let line = line.map_err(|err| Error::io("reading", &err))?;
         let bad = || {
-            Error::failure(format!(
-                "line {} is not an event of a recording",
-                number + 1
-            ))
-            .hint("a file of 'xdc trace -o'")
+            Error::failure(format!("line {} is not an event of a recording", number + 1))
+                .hint("a file of 'xdc trace -o'")
         };
         let event: Value = serde_json::from_str(&line).map_err(|_| bad())?;
         let name = event["event"].as_str().ok_or_else(bad)?;
@@ -206,13 +182,7 @@ fn read(lines: impl BufRead) -> Result<Recording> {
         };
         let at_ns = event["at_ns"].as_u64().ok_or_else(bad)?;
         let subject = subject(&event).ok_or_else(bad)?;
-        recording
-            .told
-            .entry(name)
-            .or_default()
-            .entry(subject)
-            .or_default()
-            .push((at_ns, event));
+        recording.told.entry(name).or_default().entry(subject).or_default().push((at_ns, event));
     }
     Ok(recording)
 }
@@ -303,9 +273,7 @@ fn points(told: &Told, field: Field, begin_ns: u64) -> Vec<(f64, f64)> {
     let value = |index: usize, event: &Value| match field {
         Field::Number(name) => event[name].as_f64(),
         Field::Ppm(name) => event[name].as_f64().map(|ppm| ppm / 1e6),
-        Field::AtEnd(name) => (event["begins"] == 0)
-            .then(|| event[name].as_f64())
-            .flatten(),
+        Field::AtEnd(name) => (event["begins"] == 0).then(|| event[name].as_f64()).flatten(),
         Field::Count => Some((index + 1) as f64),
     };
     let step = told.len().div_ceil(MAX_POINTS).max(1);
@@ -356,9 +324,7 @@ mod tests {
         let charts = charts(&read(recording.as_bytes()).unwrap());
         let titles: Vec<_> = charts.iter().map(|chart| chart.title.as_str()).collect();
         assert!(titles.iter().all(|title| title.starts_with("AccelToR")));
-        let [sent, left] = &charts[0].lines[..] else {
-            panic!("{titles:?}")
-        };
+        let [sent, left] = &charts[0].lines[..] else { panic!("{titles:?}") };
         assert_eq!(sent.name, "bond0 1: sent");
         assert_eq!(sent.points, [(240.0, 9000.0)]);
         assert_eq!(left.points, [(240.0, 0.0)]);

@@ -53,14 +53,7 @@ fn a_disabled_hook_must_cost_almost_nothing() {
     let most = 100 * OFF_AT_MOST as u32;
     assert!(verdict(most).starts_with("ok - "));
     assert!(verdict(most + 1).starts_with("not ok - "));
-    assert_eq!(
-        Costs::default()
-            .judge()
-            .iter()
-            .filter(|line| line.contains("ack-in"))
-            .count(),
-        1
-    );
+    assert_eq!(Costs::default().judge().iter().filter(|line| line.contains("ack-in")).count(), 1);
 }
 
 #[test]
@@ -74,9 +67,7 @@ fn the_cost_of_a_tunnel_is_its_addition_per_packet() {
     assert_eq!(costs.per_tunneled("unorc"), Some(4600.0));
     assert_eq!(costs.per_tunneled("unorc-8+2"), None);
     let mut judged = costs.judge().into_iter();
-    let line = judged
-        .find(|line| line.contains("the addition of vxlan"))
-        .unwrap();
+    let line = judged.find(|line| line.contains("the addition of vxlan")).unwrap();
     assert!(line.starts_with("not ok - ") && line.ends_with(": 4.60"));
 }
 

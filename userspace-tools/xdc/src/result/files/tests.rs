@@ -30,19 +30,10 @@ fn a_series_has_a_row_per_flow_and_queue() {
     let mut record = recorded();
     let csv = text(series_csv, std::slice::from_ref(&record));
     assert_eq!(csv.lines().count(), 1 + 21 * 3);
-    assert!(
-        csv.contains("\nunocc,1000,flow,0,87381,14480,201,1000000,0,,,,\n"),
-        "{csv}"
-    );
-    assert!(
-        csv.contains("\nunocc,1000,queue,port,,,,,,100,1000,0,1\n"),
-        "{csv}"
-    );
+    assert!(csv.contains("\nunocc,1000,flow,0,87381,14480,201,1000000,0,,,,\n"), "{csv}");
+    assert!(csv.contains("\nunocc,1000,queue,port,,,,,,100,1000,0,1\n"), "{csv}");
     record.plan.flow_series = false;
-    record
-        .samples
-        .iter_mut()
-        .for_each(|sample| sample.flows.clear());
+    record.samples.iter_mut().for_each(|sample| sample.flows.clear());
     let csv = text(series_csv, &[record]);
     assert!(csv.contains("\nunocc,0,flows,2,0,,,,,,,,\n"), "{csv}");
 }
@@ -74,11 +65,7 @@ fn columns_match_the_fields_of_a_row() {
 fn the_page_has_every_column() {
     use crate::marked::tests::holds;
     holds("scenarios.md", "flows.csv", &column_table(FlowRow::COLUMNS));
-    holds(
-        "scenarios.md",
-        "series.csv",
-        &column_table(SeriesRow::COLUMNS),
-    );
+    holds("scenarios.md", "series.csv", &column_table(SeriesRow::COLUMNS));
 }
 
 /// User-chosen names, checked with an independent CSV reader.
@@ -130,9 +117,7 @@ fn read_back(records: &[Record]) {
         (series_csv, SeriesRow::COLUMNS.len(), 3),
     ] {
         let text = text(written, records);
-        let mut ours = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .from_reader(text.as_bytes());
+        let mut ours = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
         let rows: Vec<Vec<String>> = ours.deserialize().map(|row| row.unwrap()).collect();
         assert!(rows.iter().all(|row| row.len() == columns));
         let known = |name: &str| {
@@ -143,10 +128,7 @@ fn read_back(records: &[Record]) {
         };
         assert!(rows[1..].iter().all(|row| known(&row[named])));
         if let Some(theirs) = python(READER, text.as_bytes()) {
-            assert_eq!(
-                serde_json::from_slice::<Vec<Vec<String>>>(&theirs).unwrap(),
-                rows
-            );
+            assert_eq!(serde_json::from_slice::<Vec<Vec<String>>>(&theirs).unwrap(), rows);
         }
     }
 }

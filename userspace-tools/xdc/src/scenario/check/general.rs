@@ -121,10 +121,7 @@ fn topology(scenario: &Scenario, m: &mut Mistakes) {
     }
     if ![4, 6].contains(&spec.ip) {
         let sentence = format!("'ip' is {}: must be 4 or 6", spec.ip);
-        m.add(
-            at!["topology", "ip"],
-            Error::usage(sentence).hint("ip = 4, or ip = 6"),
-        );
+        m.add(at!["topology", "ip"], Error::usage(sentence).hint("ip = 4, or ip = 6"));
     }
     if spec.spray && !spec.ecmp() {
         let err = Error::usage("'spray' needs all shortest paths").hint("ecmp = true");
@@ -136,25 +133,15 @@ fn times(scenario: &Scenario, m: &mut Mistakes) {
     let (sample, window) = (scenario.sample(), scenario.jain_window());
     if window < sample && m.is_clean(&["sample"]) && m.is_clean(&["jain_window"]) {
         let sentence = format!("'jain_window', {window}, is shorter than 'sample', {sample}");
-        let name = if scenario.jain_window.is_some() {
-            "jain_window"
-        } else {
-            "sample"
-        };
-        m.add(
-            at![name],
-            Error::usage(sentence).hint("a longer 'jain_window'"),
-        );
+        let name = if scenario.jain_window.is_some() { "jain_window" } else { "sample" };
+        m.add(at![name], Error::usage(sentence).hint("a longer 'jain_window'"));
     }
     let Some(duration) = scenario.duration else {
         let endless = scenario.flows.iter().position(|flow| flow.bytes == Size(0));
         if let Some(n) = endless {
             let sentence = "a flow without 'bytes' never ends in a scenario without 'duration'";
             if m.reads(&at!["duration"]) {
-                m.add(
-                    at!["flows", n],
-                    Error::usage(sentence).hint("duration = \"10s\""),
-                );
+                m.add(at!["flows", n], Error::usage(sentence).hint("duration = \"10s\""));
             }
         }
         let mut links = scenario.topology.links.iter();
@@ -177,18 +164,12 @@ fn late(key: Key, what: &str, at: Time, duration: Time, m: &mut Mistakes) {
     if at >= duration {
         let sentence =
             format!("the {what} at {at} is not before the end of the run, at {duration}");
-        m.add(
-            key,
-            Error::usage(sentence).hint("an earlier time, or a longer 'duration'"),
-        );
+        m.add(key, Error::usage(sentence).hint("an earlier time, or a longer 'duration'"));
     }
 }
 
 fn sysctls(scenario: &Scenario, m: &mut Mistakes) {
-    let own = scenario
-        .cc
-        .iter()
-        .map(|(name, cc)| (at!["cc", name, "sysctl"], &cc.sysctl));
+    let own = scenario.cc.iter().map(|(name, cc)| (at!["cc", name, "sysctl"], &cc.sysctl));
     let hosts = scenario.host.iter();
     let hosts = hosts.map(|(name, host)| (at!["host", name, "sysctl"], &host.sysctl));
     let all = [(at!["sysctl"], &scenario.sysctl)];
@@ -203,9 +184,7 @@ fn sysctls(scenario: &Scenario, m: &mut Mistakes) {
 fn commands(scenario: &Scenario, m: &mut Mistakes) {
     for (name, host) in &scenario.host {
         for (n, module) in host.modules.iter().enumerate() {
-            m.note(at!["host", name, "modules", n], |_| {
-                Ok(MODULE.check(module)?)
-            });
+            m.note(at!["host", name, "modules", n], |_| Ok(MODULE.check(module)?));
         }
         for (n, command) in host.setup.iter().enumerate() {
             m.note(at!["host", name, "setup", n], |_| check_command(command));

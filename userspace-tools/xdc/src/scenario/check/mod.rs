@@ -23,10 +23,7 @@ use crate::text::is_control;
 /// Adds all mistakes of a scenario to `errors`, which has those of its keys.
 pub fn check(scenario: &Scenario, asks_tc: bool, errors: &mut Vec<Error>) {
     let keys = errors.iter().filter_map(|err| err.key().cloned());
-    let mut m = Mistakes {
-        unreadable: keys.collect(),
-        ..Mistakes::default()
-    };
+    let mut m = Mistakes { unreadable: keys.collect(), ..Mistakes::default() };
     limits::check(scenario, &mut m);
     general::check(scenario, &mut m);
     queues::check(scenario, &mut m);

@@ -44,21 +44,17 @@ impl Network {
     /// Checks that a node exists; a router passes only if `routers`.
     pub fn check(&self, name: &str, routers: bool) -> Result<()> {
         match self.nodes.get(name) {
-            Some(true) if !routers => Err(Error::usage(format!(
-                "'{name}' is a router, and only hosts send and receive"
-            ))
-            .hint("a name of 'hosts'")),
+            Some(true) if !routers => {
+                Err(Error::usage(format!("'{name}' is a router, and only hosts send and receive"))
+                    .hint("a name of 'hosts'"))
+            }
             Some(_) => Ok(()),
             None => Err(self.no_node(name)),
         }
     }
 
     fn no_node(&self, name: &str) -> Error {
-        no_node(
-            "it names ".to_owned(),
-            name,
-            self.nodes.keys().map(String::as_str),
-        )
+        no_node("it names ".to_owned(), name, self.nodes.keys().map(String::as_str))
     }
 
     /// Checks that a port exists and has a queue.
@@ -86,10 +82,7 @@ fn nodes(scenario: &Scenario, fabric: &Fabric, m: &mut Mistakes) -> Network {
     for (own, is_router) in [(&fabric.hosts, false), (&fabric.routers, true)] {
         nodes.extend(own.iter().map(|name| (name.clone(), is_router)));
     }
-    let named = [
-        ("hosts", &spec.hosts, false),
-        ("routers", &spec.routers, true),
-    ];
+    let named = [("hosts", &spec.hosts, false), ("routers", &spec.routers, true)];
     for (list, patterns, is_router) in named {
         for (n, pattern) in patterns.iter().enumerate() {
             let key = at!["topology", list, n];
@@ -110,10 +103,7 @@ fn nodes(scenario: &Scenario, fabric: &Fabric, m: &mut Mistakes) -> Network {
             }
         }
     }
-    Network {
-        nodes,
-        ports: BTreeMap::new(),
-    }
+    Network { nodes, ports: BTreeMap::new() }
 }
 
 fn links(scenario: &Scenario, fabric: &Fabric, network: &mut Network, m: &mut Mistakes) {
@@ -126,14 +116,10 @@ fn links(scenario: &Scenario, fabric: &Fabric, network: &mut Network, m: &mut Mi
     for (n, link) in spec.links.iter().enumerate() {
         let key = |name: &str| at!["topology", "links", n, name];
         let table = at!["topology", "links", n];
-        for (name, queue) in [
-            ("queue", &link.queue),
-            ("queue_ab", &link.queue_ab),
-            ("queue_ba", &link.queue_ba),
-        ] {
-            if let Some(queue) = queue
-                .as_ref()
-                .filter(|name| !scenario.queues.contains_key(*name))
+        for (name, queue) in
+            [("queue", &link.queue), ("queue_ab", &link.queue_ab), ("queue_ba", &link.queue_ba)]
+        {
+            if let Some(queue) = queue.as_ref().filter(|name| !scenario.queues.contains_key(*name))
             {
                 let err = Error::usage(format!("there is no queue '{queue}'"));
                 m.add(key(name), err.hint(format!("[queues.{queue}]")));
@@ -164,10 +150,7 @@ fn links(scenario: &Scenario, fabric: &Fabric, network: &mut Network, m: &mut Mi
                 let sentence = format!(
                     "the second link between '{a}' and '{b}' carries no packets: without 'ecmp' routes take the first"
                 );
-                m.add(
-                    table,
-                    Error::usage(sentence).hint("ecmp = true in [topology]"),
-                );
+                m.add(table, Error::usage(sentence).hint("ecmp = true in [topology]"));
                 break;
             }
         }
@@ -198,11 +181,7 @@ impl Network {
 
 /// A node without a link is probably a typo.
 fn lonely(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
-    let linked: BTreeSet<&str> = network
-        .ports
-        .keys()
-        .map(|(node, _)| node.as_str())
-        .collect();
+    let linked: BTreeSet<&str> = network.ports.keys().map(|(node, _)| node.as_str()).collect();
     let spec = &scenario.topology;
     for (list, patterns) in [("hosts", &spec.hosts), ("routers", &spec.routers)] {
         for (n, pattern) in patterns.iter().enumerate() {
@@ -211,10 +190,7 @@ fn lonely(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
             let names = names.unwrap_or_default();
             if let Some(name) = names.iter().find(|name| !linked.contains(name.as_str())) {
                 let err = Error::usage(format!("'{name}' has no link"));
-                m.add(
-                    key,
-                    err.hint("a link in [[topology.links]], or no such node"),
-                );
+                m.add(key, err.hint("a link in [[topology.links]], or no such node"));
             }
         }
     }

@@ -44,10 +44,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
             if let Err(err) = one(&spec, &cc, scenario.topology.mtu) {
                 let said = err.to_string();
                 // The last table that has the key.
-                let last = tables
-                    .iter()
-                    .rev()
-                    .find(|table| has_key(scenario, table, err.key()));
+                let last = tables.iter().rev().find(|table| has_key(scenario, table, err.key()));
                 let table = last.unwrap_or(&tables[0]).clone();
                 if known.insert((table.clone(), said)) {
                     m.add(table.clone(), err.below(&table));
@@ -56,11 +53,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
         }
     }
     for (cc, own) in &scenario.cc {
-        for name in own
-            .queues
-            .keys()
-            .filter(|name| !scenario.queues.contains_key(*name))
-        {
+        for name in own.queues.keys().filter(|name| !scenario.queues.contains_key(*name)) {
             let sentence = format!("[cc.{cc}.queues.{name}] changes a queue that is not defined");
             let err = Error::usage(sentence).hint(format!("[queues.{name}]"));
             m.add(at!["cc", cc, "queues", name], err);
@@ -143,10 +136,7 @@ pub fn one_packet(limit_bytes: u32, mtu: u32) -> Result<(), Error> {
 
 /// Refuses limits of 0, and limits below a packet for qdiscs that count bytes.
 fn limit_of_words(kind: &str, words: &[String], mtu: u32) -> Result<(), Error> {
-    let value = words
-        .windows(2)
-        .find(|pair| pair[0] == "limit")
-        .map(|pair| &pair[1]);
+    let value = words.windows(2).find(|pair| pair[0] == "limit").map(|pair| &pair[1]);
     let Some(value) = value else { return Ok(()) };
     let Ok(limit) = value.parse::<xdc_netlink::units::Size>() else {
         return Ok(());
@@ -174,16 +164,9 @@ fn used(scenario: &Scenario, m: &mut Mistakes) {
     if used.iter().any(|name| !scenario.queues.contains_key(*name)) || !m.is_clean(&["topology"]) {
         return;
     }
-    for name in scenario
-        .queues
-        .keys()
-        .filter(|name| !used.contains(name.as_str()))
-    {
+    for name in scenario.queues.keys().filter(|name| !used.contains(name.as_str())) {
         let err = Error::usage(format!("no link has the queue '{name}' of [queues.{name}]"));
-        m.add(
-            at!["queues", name],
-            err.hint(format!("queue = \"{name}\" in a link")),
-        );
+        m.add(at!["queues", name], err.hint(format!("queue = \"{name}\" in a link")));
     }
 }
 
@@ -220,9 +203,6 @@ fn tunnel(scenario: &Scenario, m: &mut Mistakes) {
             true => at!["tunnel", name],
             false => at!["tunnel"],
         };
-        m.add(
-            key,
-            Error::usage(why).hint("docs/unorc.md lists the options"),
-        );
+        m.add(key, Error::usage(why).hint("docs/unorc.md lists the options"));
     }
 }

@@ -20,10 +20,7 @@ const SHAPE: &str = "words after `tc qdisc add dev DEV root`, such as \"fq_codel
 const MOST_ASKED: usize = 32;
 
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {
-    let own = scenario
-        .queues
-        .iter()
-        .map(|(name, queue)| (at!["queues", name, "tc"], queue));
+    let own = scenario.queues.iter().map(|(name, queue)| (at!["queues", name, "tc"], queue));
     let of_ccs = scenario.cc.iter().flat_map(|(cc, spec)| {
         let queues = spec.queues.iter();
         queues.map(move |(name, queue)| (at!["cc", cc, "queues", name, "tc"], queue))
@@ -106,10 +103,7 @@ fn refused(text: &str, queue: &TcQueue) -> Option<String> {
         return None;
     }
     let mut known = KNOWN.lock().ok()?;
-    known
-        .entry(text.to_owned())
-        .or_insert_with(|| ask(text, queue))
-        .clone()
+    known.entry(text.to_owned()).or_insert_with(|| ask(text, queue)).clone()
 }
 
 fn ask(text: &str, queue: &TcQueue) -> Option<String> {
@@ -120,11 +114,7 @@ fn ask(text: &str, queue: &TcQueue) -> Option<String> {
 
 /// Interprets tc's standard error.
 fn judged(text: &str, said: &str) -> Option<String> {
-    let lines: Vec<_> = said
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.iter().any(|line| line.contains("Cannot find device")) || lines.is_empty() {
         return None;
     }
@@ -154,10 +144,7 @@ mod tests {
         let usage = "What is \"limt\"?\nUsage: ... fq_codel\t[ limit PACKETS ]\n\t[ ecn ]\n";
         let why = judged("fq_codel limt 100", usage).unwrap();
         assert_eq!(why, "tc refuses 'fq_codel limt 100': What is \"limt\"?");
-        let why = judged(
-            "red limit 1",
-            "RED: Required parameter (limit, avpkt) is missing\n",
-        );
+        let why = judged("red limit 1", "RED: Required parameter (limit, avpkt) is missing\n");
         assert!(why.unwrap().contains("(limit, avpkt) is missing"));
     }
 
@@ -168,18 +155,13 @@ mod tests {
                 "limit = \"100kb\"\nmin = \"25kb\"\nmax = \"75%\"",
                 &format!("tc = \"{words}\""),
             );
-            let scenario = crate::scenario::parse("small", &text, &[])
-                .unwrap()
-                .scenario;
+            let scenario = crate::scenario::parse("small", &text, &[]).unwrap().scenario;
             let mut m = Mistakes::default();
             check(&scenario, &mut m);
             m.found.first().map(|err| err.lines().join(" "))
         };
         let why = said("fqcodel limit 100").unwrap();
-        assert!(
-            why.contains("no qdisc 'fqcodel'") && why.contains("'fq_codel'"),
-            "{why}"
-        );
+        assert!(why.contains("no qdisc 'fqcodel'") && why.contains("'fq_codel'"), "{why}");
         assert_eq!(said("fq_codel limit 100"), None);
     }
 }

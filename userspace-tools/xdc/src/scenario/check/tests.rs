@@ -77,13 +77,7 @@ fn a_mistake_has_its_line_its_key_and_its_fix() {
             "unknown option 'pmn'",
             "'pmin'",
         ),
-        (
-            port,
-            "tc = \"phantom limit 1000\"",
-            "small:21: queues.port.tc: ",
-            "no room",
-            "",
-        ),
+        (port, "tc = \"phantom limit 1000\"", "small:21: queues.port.tc: ", "no room", ""),
         (
             port,
             "tc = \"phantom limit 1mb drain 0\"",
@@ -91,20 +85,8 @@ fn a_mistake_has_its_line_its_key_and_its_fix() {
             "'drain' is 0%",
             "",
         ),
-        (
-            port,
-            "tc = \"bfifo limit 1000\"",
-            "small:21: queues.port.tc: ",
-            "no room",
-            "",
-        ),
-        (
-            port,
-            "tc = \"pfifo limit 0\"",
-            "small:21: queues.port.tc: ",
-            "limit of 0",
-            "",
-        ),
+        (port, "tc = \"bfifo limit 1000\"", "small:21: queues.port.tc: ", "no room", ""),
+        (port, "tc = \"pfifo limit 0\"", "small:21: queues.port.tc: ", "limit of 0", ""),
         (
             "queue_ab = \"port\"",
             "queue_ab = \"prot\"",
@@ -140,48 +122,12 @@ fn a_mistake_has_its_line_its_key_and_its_fix() {
             "to itself",
             "",
         ),
-        (
-            "src = \"a[1-2]\"",
-            "src = \"r\"",
-            "small:31: flows.0.dst: ",
-            "from 'r' to itself",
-            "",
-        ),
-        (
-            "src = \"a[1-2]\"",
-            "src = \"s\"",
-            "small:30: flows.0.src: ",
-            "'s' is a router",
-            "hosts",
-        ),
-        (
-            "dst = \"r\"",
-            "dst = \"zz\"",
-            "small:31: flows.0.dst: ",
-            "'zz', which is not a node",
-            "",
-        ),
-        (
-            "bytes = \"1MiB\"",
-            "bytes = 0",
-            "small:32: flows.0.bytes: ",
-            "at least one byte",
-            "",
-        ),
-        (
-            "to = \"r\"",
-            "to = \"a1\"",
-            "small:24: watch.0: ",
-            "no queue to watch",
-            "",
-        ),
-        (
-            "to = \"r\"",
-            "to = \"rr\"",
-            "small:27: watch.0.to: ",
-            "'rr', which is not a node",
-            "'r'",
-        ),
+        ("src = \"a[1-2]\"", "src = \"r\"", "small:31: flows.0.dst: ", "from 'r' to itself", ""),
+        ("src = \"a[1-2]\"", "src = \"s\"", "small:30: flows.0.src: ", "'s' is a router", "hosts"),
+        ("dst = \"r\"", "dst = \"zz\"", "small:31: flows.0.dst: ", "'zz', which is not a node", ""),
+        ("bytes = \"1MiB\"", "bytes = 0", "small:32: flows.0.bytes: ", "at least one byte", ""),
+        ("to = \"r\"", "to = \"a1\"", "small:24: watch.0: ", "no queue to watch", ""),
+        ("to = \"r\"", "to = \"rr\"", "small:27: watch.0.to: ", "'rr', which is not a node", "'r'"),
         (
             "[cc.unocc.sysctl]",
             "[sysctl]\n\"net.ipv4.tcp_sackk\" = 1\n[cc.unocc.sysctl]",
@@ -236,14 +182,8 @@ fn times_after_the_end_are_refused() {
     );
     assert_eq!(lines(&text), "");
     let said = lines(&text.replace("sample =", "duration = \"1s\"\nsample ="));
-    assert!(
-        said.contains("small:43: event.0.at: the event at 10s"),
-        "{said}"
-    );
-    assert!(
-        said.contains("small:49: run.0.start: the program at 1s"),
-        "{said}"
-    );
+    assert!(said.contains("small:43: event.0.at: the event at 10s"), "{said}");
+    assert!(said.contains("small:49: run.0.start: the program at 1s"), "{said}");
 }
 
 #[test]
@@ -251,14 +191,8 @@ fn a_second_link_needs_ecmp() {
     let second = "[[topology.links]]\na = \"r\"\nb = \"s\"\nrate = \"1gbit\"\n[queues.port]";
     let text = SMALL.replace("[queues.port]", second);
     let said = lines(&text);
-    assert!(
-        said.starts_with("small:20: topology.links.2: the second link"),
-        "{said}"
-    );
-    assert_eq!(
-        lines(&text.replace("mtu = 1500", "mtu = 1500\necmp = true")),
-        ""
-    );
+    assert!(said.starts_with("small:20: topology.links.2: the second link"), "{said}");
+    assert_eq!(lines(&text.replace("mtu = 1500", "mtu = 1500\necmp = true")), "");
 }
 
 #[test]
@@ -269,15 +203,10 @@ fn all_mistakes_of_a_file_are_reported_in_the_order_of_their_lines() {
         .replace("limit = \"100kb\"", "limit = \"100kg\"")
         .replace("dst = \"r\"", "dst = \"rr\"")
         .replace("max = 0", "maximum = 0")
-        .replace(
-            "\"net.unocc.intra_rtt_us\" = 100",
-            "\"net.unocc.intra_rtt_us\" = -1",
-        );
+        .replace("\"net.unocc.intra_rtt_us\" = 100", "\"net.unocc.intra_rtt_us\" = -1");
     let said = lines(&text);
-    let places: Vec<_> = said
-        .lines()
-        .filter_map(|line| line.strip_prefix("small:")?.split(": ").next())
-        .collect();
+    let places: Vec<_> =
+        said.lines().filter_map(|line| line.strip_prefix("small:")?.split(": ").next()).collect();
     assert_eq!(places, ["5", "6", "15", "22", "32", "36", "40"], "{said}");
 }
 
@@ -288,11 +217,7 @@ fn missing_keys_are_reported_together() {
         .replace("rate = \"1gbit\"\ndelay_ba", "delay_ba")
         .replace("to = \"r\"\n", "");
     let said = lines(&text);
-    for key in [
-        "small: ccs: ",
-        "small:9: topology.links.0.rate: ",
-        "small:22: watch.0.to: ",
-    ] {
+    for key in ["small: ccs: ", "small:9: topology.links.0.rate: ", "small:22: watch.0.to: "] {
         assert!(said.contains(&format!("{key}the key ")), "{key}: {said}");
     }
     assert_eq!(said.matches("small").count(), 3, "{said}");
@@ -300,14 +225,10 @@ fn missing_keys_are_reported_together() {
 
 #[test]
 fn every_syntax_error_has_its_line() {
-    let text = SMALL
-        .replace("mtu = 1500", "mtu = 1500x")
-        .replace("bytes = \"1MiB\"", "bytes = 1MiB");
+    let text =
+        SMALL.replace("mtu = 1500", "mtu = 1500x").replace("bytes = \"1MiB\"", "bytes = 1MiB");
     let said = lines(&text);
-    assert!(
-        said.contains("small:7: ") && said.contains("small:32: "),
-        "{said}"
-    );
+    assert!(said.contains("small:7: ") && said.contains("small:32: "), "{said}");
 }
 
 #[test]
@@ -316,10 +237,7 @@ fn consequences_of_a_mistake_are_not_reported() {
     let said = said("hosts = ", "hots = ");
     assert_eq!(said.matches("small:").count(), 1, "{said}");
     let said = self::said("[queues.port]", "[queues.prot]");
-    assert!(
-        said.contains("no queue 'port'") && !said.contains("no link has"),
-        "{said}"
-    );
+    assert!(said.contains("no queue 'port'") && !said.contains("no link has"), "{said}");
 }
 
 /// kmod takes `./evil.ko` for a file and `--version` for an option.
@@ -344,10 +262,7 @@ fn a_module_that_is_a_file_or_an_option_is_refused() {
 #[test]
 fn tc_words_of_unused_queues_are_checked() {
     for (words, bad) in [
-        (
-            "netem delay 1ms 1ms distribution ../../tmp/x",
-            "../../tmp/x",
-        ),
+        ("netem delay 1ms 1ms distribution ../../tmp/x", "../../tmp/x"),
         ("../../tmp/evil limit 1", "../../tmp/evil"),
         ("pfifo -batch", "-batch"),
     ] {

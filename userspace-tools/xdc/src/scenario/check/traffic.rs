@@ -34,11 +34,8 @@ fn hosts(key: Key, pattern: &str, network: &Network, m: &mut Mistakes) -> bool {
 
 fn flows(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
     for (n, spec) in scenario.flows.iter().enumerate() {
-        let ccs = [
-            ("cc", &spec.cc),
-            ("sender_cc", &spec.sender_cc),
-            ("receiver_cc", &spec.receiver_cc),
-        ];
+        let ccs =
+            [("cc", &spec.cc), ("sender_cc", &spec.sender_cc), ("receiver_cc", &spec.receiver_cc)];
         for (name, cc) in ccs {
             if let Some(cc) = cc {
                 m.note(at!["flows", n, name], |_| single_cc(scenario, cc));
@@ -55,9 +52,7 @@ fn flows(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
         if !src || !dst {
             continue;
         }
-        let pairs = m.note(at!["flows", n], |budget| {
-            pairs(budget, &spec.src, &spec.dst)
-        });
+        let pairs = m.note(at!["flows", n], |budget| pairs(budget, &spec.src, &spec.dst));
         let pairs = pairs.unwrap_or_default();
         if let Some((name, _)) = pairs.iter().find(|(src, dst)| src == dst) {
             let err = Error::usage(format!("a flow leads from '{name}' to itself"));

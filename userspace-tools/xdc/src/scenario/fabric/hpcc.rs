@@ -63,17 +63,11 @@ impl Graph {
             };
             edges.push(read()?);
         }
-        Ok(Self {
-            switches,
-            links: edges,
-        })
+        Ok(Self { switches, links: edges })
     }
 
     pub fn build(&self, spec: &FabricSpec, fabric: &mut Fabric) -> Result<()> {
-        spec.queue
-            .as_ref()
-            .map(|name| group_name(name))
-            .transpose()?;
+        spec.queue.as_ref().map(|name| group_name(name)).transpose()?;
         let name = |node: usize| format!("{NODE}{node}");
         for (node, &is_switch) in self.switches.iter().enumerate() {
             match is_switch {
@@ -106,9 +100,7 @@ fn edge(ends: [&str; 2], [rate, delay, loss]: [&str; 3], nodes: usize) -> Result
     let [a, b] = ends.map(|end| whole(end, "number of a node", nodes));
     let (a, b) = (a?, b?);
     if a == b {
-        return Err(Error::usage(format!(
-            "the link leads from node {a} to itself"
-        )));
+        return Err(Error::usage(format!("the link leads from node {a} to itself")));
     }
     let rates = [("gbps", 1e9), ("mbps", 1e6), ("kbps", 1e3), ("bps", 1.0)];
     let bits = rate.replace("b/s", "bps");
@@ -116,10 +108,7 @@ fn edge(ends: [&str; 2], [rate, delay, loss]: [&str; 3], nodes: usize) -> Result
     let bps = bps.filter(|&bps| RATES.contains(&Rate(bps)));
     let times = [("ms", 1e6), ("us", 1e3), ("ns", 1.0), ("s", 1e9), ("", 1e9)];
     let ns = scaled(delay, &times).filter(|&ns| ns <= LONGEST_DELAY.0);
-    let ppm = loss
-        .parse::<f64>()
-        .ok()
-        .filter(|share| (0.0..1.0).contains(share));
+    let ppm = loss.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
     let ppm = ppm.map(|share| share * f64::from(PPM));
     let ppm = ppm.filter(|&ppm| ppm == 0.0 || ppm >= 1.0);
     let wrong = |name: &str, word: &str, example: &str| {
@@ -130,7 +119,7 @@ fn edge(ends: [&str; 2], [rate, delay, loss]: [&str; 3], nodes: usize) -> Result
         rate: Rate(bps.ok_or_else(|| wrong("rate", rate, "100Gbps"))?),
         delay: Time(ns.ok_or_else(|| wrong("delay", delay, "0.001ms"))?),
         loss: Fraction(
-            ppm.ok_or_else(|| wrong("error rate", loss, "0, or 0.000001 to 0.999999"))? as u32,
+            ppm.ok_or_else(|| wrong("error rate", loss, "0, or 0.000001 to 0.999999"))? as u32
         ),
     })
 }
@@ -138,9 +127,7 @@ fn edge(ends: [&str; 2], [rate, delay, loss]: [&str; 3], nodes: usize) -> Result
 /// Reads a number with a unit.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let (_, factor) = units
-        .iter()
-        .find(|(unit, _)| *unit == &text[digits.len()..])?;
+    let (_, factor) = units.iter().find(|(unit, _)| *unit == &text[digits.len()..])?;
     let begins = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let number = digits.parse::<f64>().ok().filter(|_| begins)?;
     let value = (number * factor).round();
@@ -167,10 +154,7 @@ mod tests {
     fn nodes_switches_and_links_are_read() {
         let spec: FabricSpec = toml::from_str("kind = 'hpcc'\nqueue = 'port'").unwrap();
         let mut fabric = Fabric::default();
-        Graph::parse(STAR)
-            .unwrap()
-            .build(&spec, &mut fabric)
-            .unwrap();
+        Graph::parse(STAR).unwrap().build(&spec, &mut fabric).unwrap();
         assert_eq!(
             (fabric.hosts.join(" "), fabric.routers.join(" ")),
             ("n1 n2 n3".into(), "n0".into())
@@ -178,12 +162,7 @@ mod tests {
         let told = |n: usize| {
             let link = &fabric.links[n];
             let queues = [&link.queue_ab, &link.queue_ba].map(Option::is_some);
-            (
-                link.rate.0 / 1_000_000_000,
-                link.delay.0,
-                queues,
-                link.loss_ab.0,
-            )
+            (link.rate.0 / 1_000_000_000, link.delay.0, queues, link.loss_ab.0)
         };
         assert_eq!(told(0), (100, 1000, [true, false], 0));
         assert_eq!(told(1), (25, 1000, [false, true], 1000));
@@ -195,28 +174,13 @@ mod tests {
         for (text, words) in [
             ("", "ends before the number of nodes try: the whole file"),
             ("4 1\nx", "line 2: 'x' is not the number of links"),
-            (
-                "4 5 3\n",
-                "line 1: '5' is not the number of switches, 0 to 4",
-            ),
+            ("4 5 3\n", "line 1: '5' is not the number of switches, 0 to 4"),
             ("4 1 3\n9\n", "line 2: '9' is not the number of a switch"),
             ("4 1 2\n0\n0 1 100Gbps 1us 0\n", "ends before the last link"),
-            (
-                "2 1 1\n0\n0 1 100GBps 1us 0\n",
-                "line 3: '100GBps' is not the rate",
-            ),
-            (
-                "2 1 1\n0\n0 1 1Gbps 1min 0\n",
-                "line 3: '1min' is not the delay",
-            ),
-            (
-                "2 1 1\n0\n0 1 1Gbps 1us 2\n",
-                "line 3: '2' is not the error rate",
-            ),
-            (
-                "2 1 1\n0\n1 1 1Gbps 1us 0\n",
-                "line 3: the link leads from node 1 to itself",
-            ),
+            ("2 1 1\n0\n0 1 100GBps 1us 0\n", "line 3: '100GBps' is not the rate"),
+            ("2 1 1\n0\n0 1 1Gbps 1min 0\n", "line 3: '1min' is not the delay"),
+            ("2 1 1\n0\n0 1 1Gbps 1us 2\n", "line 3: '2' is not the error rate"),
+            ("2 1 1\n0\n1 1 1Gbps 1us 0\n", "line 3: the link leads from node 1 to itself"),
         ] {
             let said = Graph::parse(text).map(drop).unwrap_err().lines().join(" ");
             assert!(said.contains(words), "{text:?}: {said}");

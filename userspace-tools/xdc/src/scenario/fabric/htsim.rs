@@ -74,13 +74,9 @@ impl Clos {
             let name = key.to_ascii_lowercase();
             let number = value.parse::<u64>().ok();
             let number = number.filter(|_| value.bytes().all(|c| c.is_ascii_digit()));
-            let number = number
-                .filter(|number| *number <= u64::from(u32::MAX))
-                .ok_or_else(|| {
-                    about(Error::usage(format!(
-                        "{key} '{}' is not a whole number",
-                        short(value)
-                    )))
+            let number =
+                number.filter(|number| *number <= u64::from(u32::MAX)).ok_or_else(|| {
+                    about(Error::usage(format!("{key} '{}' is not a whole number", short(value))))
                 })?;
             let place = match name.as_str() {
                 "nodes" => &mut head[0],
@@ -112,9 +108,7 @@ impl Clos {
                 },
             };
             if place.replace(number).is_some() {
-                return Err(about(
-                    Error::usage(format!("{key} is there twice")).hint("one line"),
-                ));
+                return Err(about(Error::usage(format!("{key} is there twice")).hint("one line")));
             }
         }
         let [nodes, count, pod] = head;
@@ -191,13 +185,7 @@ impl Clos {
                 .hint("the factor of these rates, or no such line"));
             }
         }
-        Ok(Self {
-            tiers,
-            pods,
-            tors,
-            aggregations,
-            cores,
-        })
+        Ok(Self { tiers, pods, tors, aggregations, cores })
     }
 
     /// Adds a datacenter, and returns its top switches.
@@ -224,9 +212,7 @@ impl Clos {
             }
             fabric.routers.push(below);
         }
-        let spines: Vec<_> = (0..self.pods * self.aggregations)
-            .map(|n| name(spine, n))
-            .collect();
+        let spines: Vec<_> = (0..self.pods * self.aggregations).map(|n| name(spine, n)).collect();
         fabric.routers.extend(spines.iter().cloned());
         if self.cores == 0 {
             return Ok(spines);
@@ -257,10 +243,8 @@ impl Clos {
         for (n, (layer, tier)) in below.into_iter().zip(&self.tiers).enumerate() {
             let delay = layer.delay.or(layer.delay_up).or(layer.delay_down);
             if layer.rate.is_some() || delay.is_some() || layer.links.is_some() {
-                return Err(
-                    Error::usage(format!("layer {n} of the fabric has its own values"))
-                        .hint("rates, delays and links in the file alone"),
-                );
+                return Err(Error::usage(format!("layer {n} of the fabric has its own values"))
+                    .hint("rates, delays and links in the file alone"));
             }
             let latency = ns(n, LATENCY).0;
             layer.rate = Some(Rate(tier.or(SPEED, 0) * 1_000_000_000));
@@ -293,53 +277,33 @@ mod tests {
             toml::from_str(&format!("kind = 'htsim'\nfile = 'x'\n{more}")).unwrap();
         let content = super::super::Content::Clos(Clos::parse(text)?);
         let (name, text) = ("x".to_owned(), text.to_owned());
-        spec.content = Some(super::super::FabricFile {
-            name,
-            text,
-            content,
-        });
+        spec.content = Some(super::super::FabricFile { name, text, content });
         spec.expand()
     }
 
     fn count(fabric: &Fabric, a: &str, b: &str) -> usize {
         let links = fabric.links.iter();
-        links
-            .filter(|link| link.a.starts_with(a) && link.b.starts_with(b))
-            .count()
+        links.filter(|link| link.a.starts_with(a) && link.b.starts_with(b)).count()
     }
 
     #[test]
     fn two_tiers_are_leaves_and_spines() {
         let fabric = built(SMALL, "queue = 'port'").unwrap();
         assert_eq!((fabric.hosts.len(), fabric.routers.len()), (8, 6));
-        assert_eq!(
-            (count(&fabric, "a", "al"), count(&fabric, "al", "as")),
-            (16 - 8, 8)
-        );
+        assert_eq!((count(&fabric, "a", "al"), count(&fabric, "al", "as")), (16 - 8, 8));
         let link = fabric.links.iter().find(|link| link.a == "a3").unwrap();
         assert_eq!((link.b.as_str(), link.rate), ("al1", Rate(10_000_000_000)));
-        assert_eq!(
-            (link.delay_ab, link.delay_ba),
-            (Some(Time(1005)), Some(Time(1000)))
-        );
-        assert_eq!(
-            (&link.queue_ab, link.queue_ba.as_deref()),
-            (&None, Some("port"))
-        );
+        assert_eq!((link.delay_ab, link.delay_ba), (Some(Time(1005)), Some(Time(1000))));
+        assert_eq!((&link.queue_ab, link.queue_ba.as_deref()), (&None, Some("port")));
         let link = fabric.links.iter().find(|link| link.b == "as1").unwrap();
-        assert_eq!(
-            (link.delay_ab, link.delay_ba),
-            (Some(Time(2007)), Some(Time(2005)))
-        );
+        assert_eq!((link.delay_ab, link.delay_ba), (Some(Time(2007)), Some(Time(2005))));
     }
 
     #[test]
     fn three_tiers_have_parallel_links_to_their_cores() {
         let fabric = built(THREE, "").unwrap();
         let routers: Vec<_> = fabric.routers.iter().map(String::as_str).collect();
-        let want = [
-            "ae0", "ae1", "ae2", "ae3", "aa0", "aa1", "aa2", "aa3", "ac0", "ac1",
-        ];
+        let want = ["ae0", "ae1", "ae2", "ae3", "aa0", "aa1", "aa2", "aa3", "ac0", "ac1"];
         assert_eq!(routers, want);
         for (a, b, links) in [
             ("ae0", "aa0", 1),
@@ -361,24 +325,12 @@ mod tests {
     fn mistakes_have_line_cause_and_fix() {
         for (from, to, words) in [
             ("Radix_Up 2\r\n", "", "tier 0 has no 'radix_up'"),
-            (
-                "Radix_Up 2",
-                "Radix_Up two",
-                "line 9: Radix_Up 'two' is not a whole number",
-            ),
+            ("Radix_Up 2", "Radix_Up two", "line 9: Radix_Up 'two' is not a whole number"),
             ("Radix_Up 2", "Radix_Up 3", "not 'Oversubscribed 1'"),
-            (
-                "Radix_Down 4",
-                "Radix_Down 3",
-                "the tiers do not fit: Radix_Down of tier 1",
-            ),
+            ("Radix_Down 4", "Radix_Down 3", "the tiers do not fit: Radix_Down of tier 1"),
             ("Tier 1", "Tier 0", "line 13: tier 0 is there twice"),
             ("Podsize 8", "Podsize 4", "two tiers are one pod"),
-            (
-                "Oversubscribed 1",
-                "Oversubscribed 4",
-                "not 'Oversubscribed 4'",
-            ),
+            ("Oversubscribed 1", "Oversubscribed 4", "not 'Oversubscribed 4'"),
             (
                 "Oversubscribed 1",
                 "Queue_Up 9000",
@@ -387,17 +339,12 @@ mod tests {
             ("nodes 8\r\n", "", "there is no 'Nodes' above 0"),
             ("Tiers 2", "Tiers 4", "8 nodes in 4 tiers"),
         ] {
-            let said = built(&SMALL.replacen(from, to, 1), "")
-                .unwrap_err()
-                .lines()
-                .join(" ");
+            let said = built(&SMALL.replacen(from, to, 1), "").unwrap_err().lines().join(" ");
             assert!(said.contains(words), "{to}: {said}");
         }
         let said = built(SMALL, "rate = '1gbit'").unwrap_err().to_string();
         assert!(said.contains("takes no 'rate'"), "{said}");
-        let said = built(SMALL, "host = { rate = '1gbit' }")
-            .unwrap_err()
-            .to_string();
+        let said = built(SMALL, "host = { rate = '1gbit' }").unwrap_err().to_string();
         assert!(said.contains("has its own values"), "{said}");
     }
 }

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 
 fn fabric(text: &str) -> Fabric {
-    toml::from_str::<FabricSpec>(text)
-        .unwrap()
-        .expand()
-        .unwrap()
+    toml::from_str::<FabricSpec>(text).unwrap().expand().unwrap()
 }
 
 fn refused(text: &str) -> String {
@@ -59,10 +56,7 @@ fn the_layers_have_their_own_delays_and_queues() {
         found.unwrap_or_else(|| panic!("{a}-{b}"))
     };
     let host = link("a4", "ae1");
-    assert_eq!(
-        (&host.queue, host.queue_ba.as_deref()),
-        (&None, Some("port"))
-    );
+    assert_eq!((&host.queue, host.queue_ba.as_deref()), (&None, Some("port")));
     assert_eq!(link("aa5", "ac4").queue.as_deref(), Some("port"));
     assert_eq!(link("ac0", "ax").queue.as_deref(), Some("border"));
     assert_eq!(link("ax", "bx").delay, Time(886_000));
@@ -88,10 +82,7 @@ fn leaf_spines_and_dumbbells_have_their_switches() {
     let gemini = "kind = 'leaf-spine'\ndatacenters = 2\nleaves = 2\nspines = 0\nhosts = 3\n\
                       rate = '1gbit'\nwan = { delay = '5ms' }";
     let gemini = fabric(gemini);
-    assert_eq!(
-        gemini.hosts.join(" "),
-        "a0 a1 a2 a3 a4 a5 b0 b1 b2 b3 b4 b5"
-    );
+    assert_eq!(gemini.hosts.join(" "), "a0 a1 a2 a3 a4 a5 b0 b1 b2 b3 b4 b5");
     assert_eq!(gemini.routers.join(" "), "al0 al1 ax bl0 bl1 bx");
     assert_eq!(degrees(&gemini)["ax"], 3);
     let spines = "kind = 'leaf-spine'\nleaves = 4\nspines = 2\nhosts = 8\nrate = '1gbit'";
@@ -108,28 +99,13 @@ fn invalid_fabrics_are_refused() {
         ("kind = 'fat-tree'\nk = 3\nrate = '1gbit'", "even"),
         ("kind = 'fat-tree'\nrate = '1gbit'", "'k'"),
         ("kind = 'fat-tree'\nk = 4", "no rate"),
-        (
-            "kind = 'fat-tree'\nk = 4\nhosts = 4\nrate = '1gbit'",
-            "'hosts'",
-        ),
-        (
-            "kind = 'fat-tree'\nk = 4\ndatacenters = 3\nrate = '1gbit'",
-            "1 or 2",
-        ),
-        (
-            "kind = 'fat-tree'\nk = 4\nrate = '1gbit'\nwan = { links = 2 }",
-            "'wan'",
-        ),
+        ("kind = 'fat-tree'\nk = 4\nhosts = 4\nrate = '1gbit'", "'hosts'"),
+        ("kind = 'fat-tree'\nk = 4\ndatacenters = 3\nrate = '1gbit'", "1 or 2"),
+        ("kind = 'fat-tree'\nk = 4\nrate = '1gbit'\nwan = { links = 2 }", "'wan'"),
         ("kind = 'fat-tree'\nk = 60\nrate = '1gbit'", "at most"),
-        (
-            "kind = 'leaf-spine'\nleaves = 2\nhosts = 2\nrate = '1gbit'",
-            "'spines'",
-        ),
+        ("kind = 'leaf-spine'\nleaves = 2\nhosts = 2\nrate = '1gbit'", "'spines'"),
         ("kind = 'dumbbell'\nhosts = 0\nrate = '1gbit'", "'hosts'"),
-        (
-            "kind = 'dumbbell'\nhosts = 1\nrate = '1gbit'\nwan = { links = 0 }",
-            "0 links",
-        ),
+        ("kind = 'dumbbell'\nhosts = 1\nrate = '1gbit'\nwan = { links = 0 }", "0 links"),
     ] {
         let said = refused(text);
         assert!(said.contains(why), "{text}: {said}");

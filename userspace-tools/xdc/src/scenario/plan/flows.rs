@@ -25,10 +25,7 @@ pub(super) fn flows(
         for switch in &spec.switch {
             let to = switch.cc.as_deref().unwrap_or(&cc.cc);
             single_cc(scenario, to)?;
-            switches.push(Switch {
-                after_us: scaled_us(switch.at),
-                cc: to.to_owned(),
-            });
+            switches.push(Switch { after_us: scaled_us(switch.at), cc: to.to_owned() });
         }
         for (src, dst) in pairs(budget, &spec.src, &spec.dst)? {
             let base_rtt_us = paths.base_rtt_us(&src, &dst)?;
@@ -71,9 +68,7 @@ pub(super) fn flows(
     }
     let classes = Classes::new(paths, scenario.inter_rtt, scale);
     let seeded = (seed, scale);
-    traffic::expand(
-        budget, scenario, paths, &classes, seeded, &mut flows, &mut waits,
-    )?;
+    traffic::expand(budget, scenario, paths, &classes, seeded, &mut flows, &mut waits)?;
     // Drawn times are unbounded: allow a day, plus a day for the block's own start.
     let latest_ns = 2 * LONGEST.0 * u64::from(scale);
     if let Some(late) = flows.iter().find(|flow| flow.start_ns > latest_ns) {
@@ -113,8 +108,7 @@ pub(super) fn have_room(paths: &Paths<'_>, flows: &[Flow]) -> Result<()> {
             if let Some(Queue::Phantom(queue)) = &direction.queue {
                 let checked = one_packet(queue.limit_bytes, link.mtu);
                 checked.map_err(|err| {
-                    err.about(format!("between '{}' and '{}'", link.a, link.b))
-                        .at(at!["queues"])
+                    err.about(format!("between '{}' and '{}'", link.a, link.b)).at(at!["queues"])
                 })?;
             }
         }
@@ -123,9 +117,7 @@ pub(super) fn have_room(paths: &Paths<'_>, flows: &[Flow]) -> Result<()> {
 }
 
 pub fn too_many(flows: usize) -> Error {
-    Error::usage(format!(
-        "{flows} flows: at most {MAX_FLOWS}, one for each port"
-    ))
+    Error::usage(format!("{flows} flows: at most {MAX_FLOWS}, one for each port"))
 }
 
 /// Datacenter of each host, if routes choose between two congestion controls. A route's choice
@@ -138,10 +130,7 @@ pub(super) fn by_route(
     (inside, across): (&str, &str),
     scale: u32,
 ) -> Result<Vec<u32>> {
-    if flows
-        .iter()
-        .any(|flow| flow.cc.is_some() || flow.receiver_cc.is_some())
-    {
+    if flows.iter().any(|flow| flow.cc.is_some() || flow.receiver_cc.is_some()) {
         return Err(Error::usage(format!(
             "routes choose between {inside} and {across}, so no flow can have its own 'cc'"
         ))

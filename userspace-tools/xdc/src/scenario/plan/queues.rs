@@ -18,11 +18,7 @@ pub(super) type PortQueues<'a> = [Option<(&'a str, &'a OwnQueue)>; 2];
 pub(super) fn queues<'a>(scenario: &'a Scenario, cc: &Cc) -> Result<BTreeMap<&'a str, OwnQueue>> {
     let of = of_cc(scenario, cc);
     for (cc, own) in &of {
-        if let Some(name) = own
-            .queues
-            .keys()
-            .find(|name| !scenario.queues.contains_key(*name))
-        {
+        if let Some(name) = own.queues.keys().find(|name| !scenario.queues.contains_key(*name)) {
             return Err(Error::usage(format!(
                 "[cc.{cc}.queues.{name}] changes a queue that is not defined"
             ))
@@ -63,10 +59,8 @@ pub(super) fn size_by_bdp(
     if !named.iter().flatten().any(wanted) {
         return Ok(());
     }
-    let names: Vec<_> = named
-        .iter()
-        .map(|ports| ports.map(|port| port.map(|(name, _)| name)))
-        .collect();
+    let names: Vec<_> =
+        named.iter().map(|ports| ports.map(|port| port.map(|(name, _)| name))).collect();
     let routes = Routes::reuse(known_routes, topology)?;
     let longest_ns = Paths::along(topology, &routes).longest_rtts_ns(&names);
     // The call above treats a path beyond the limit as absent.
@@ -118,11 +112,7 @@ pub fn tc_words(text: &str) -> Result<TcQueue> {
     let kind = words.next();
     let kind =
         kind.ok_or_else(|| Error::usage("'tc' is empty").hint("for example \"fq_codel ecn\""))?;
-    let queue = TcQueue {
-        kind,
-        words: words.collect(),
-        seed: None,
-    };
+    let queue = TcQueue { kind, words: words.collect(), seed: None };
     queue.check_names()?;
     Ok(queue)
 }
@@ -130,9 +120,7 @@ pub fn tc_words(text: &str) -> Result<TcQueue> {
 /// Parses a queue in tc's words. Phantom's options are checked here, so that a mistake costs no
 /// run.
 pub fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
-    let TcQueue {
-        kind, mut words, ..
-    } = tc_words(text)?;
+    let TcQueue { kind, mut words, .. } = tc_words(text)?;
     if kind == phantom::KIND {
         if !words.iter().any(|word| word == "mark") {
             words.extend(["mark".to_owned(), mark.name().to_owned()]);
@@ -152,37 +140,25 @@ pub fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
         let checked = options.check();
         checked.map_err(|(_, why)| Error::usage(why.sentence).hint(why.range))?;
     }
-    Ok(TcQueue {
-        kind,
-        words,
-        seed: None,
-    })
+    Ok(TcQueue { kind, words, seed: None })
 }
 
 pub fn phantom(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<PhantomQueue> {
     let bytes = |amount: Amount| amount.bytes(bdp_bytes);
-    let limit = spec
-        .limit
-        .map(bytes)
-        .filter(|limit| limit.0 > 0)
-        .ok_or_else(|| {
-            let sentence =
-                spec.limit
-                    .map_or("a queue needs a 'limit' above 0".to_owned(), |limit| {
-                        format!(
-                            "a limit of {limit} is 0 bytes at a port whose bdp is {bdp_bytes} bytes"
-                        )
-                    });
-            let err = Error::usage(sentence).hint("limit = \"100kB\"");
-            err.at(at!["limit"])
-        })?;
+    let limit = spec.limit.map(bytes).filter(|limit| limit.0 > 0).ok_or_else(|| {
+        let sentence = spec.limit.map_or("a queue needs a 'limit' above 0".to_owned(), |limit| {
+            format!("a limit of {limit} is 0 bytes at a port whose bdp is {bdp_bytes} bytes")
+        });
+        let err = Error::usage(sentence).hint("limit = \"100kB\"");
+        err.at(at!["limit"])
+    })?;
     let of_limit = |name: &str, threshold: Option<Threshold>| -> Result<Option<u32>> {
         match threshold {
             None => Ok(None),
             Some(Threshold::OfLimit(fraction)) => Ok(Some(fraction.0)),
-            Some(Threshold::Of(amount)) => ppm_of(bytes(amount), limit)
-                .map(Some)
-                .map_err(|err| err.at(at![name])),
+            Some(Threshold::Of(amount)) => {
+                ppm_of(bytes(amount), limit).map(Some).map_err(|err| err.at(at![name]))
+            }
         }
     };
     Ok(PhantomQueue {

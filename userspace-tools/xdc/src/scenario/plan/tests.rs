@@ -12,9 +12,7 @@ pub fn topology_of(fabric: &str) -> Topology {
     spec.fabric = Some(toml::from_str(fabric).unwrap());
     (spec.hosts, spec.routers, spec.links) = Default::default();
     let cc = scenario.known_cc("unocc").unwrap();
-    topology(&Budget::default(), &mut None, &scenario, &cc, 7, 1)
-        .unwrap()
-        .0
+    topology(&Budget::default(), &mut None, &scenario, &cc, 7, 1).unwrap().0
 }
 
 fn small(cc: &str, scale: u32) -> RunPlan {
@@ -116,11 +114,7 @@ fn a_dscp_of_flows_overrides_the_hosts() {
         node.map(|node| (node.initcwnd, node.initrwnd)).unwrap()
     };
     assert_eq!((windows("a1"), windows("r")), ((40, 0), (0, 60)));
-    let wrong = [
-        "host.a1.initcwnd=0",
-        "host.a1.dscp=64",
-        "flows.0.dscp=\"fast\"",
-    ];
+    let wrong = ["host.a1.initcwnd=0", "host.a1.dscp=64", "flows.0.dscp=\"fast\""];
     for set in wrong {
         assert!(parse("small", SMALL, &[set.to_owned()]).is_err(), "{set}");
     }
@@ -156,14 +150,8 @@ fn a_bdp_uses_the_port_rate_and_the_longest_rtt() {
     // min is 25 kB, max 75 %.
     let ppm = (stated.min_ppm, stated.max_ppm);
     assert_eq!(ppm, (Some(100_000), Some(750_000)));
-    let half = port_with(
-        &[
-            "queues.port.limit=1bdp",
-            "queues.port.min=0.5bdp",
-            "queues.port.rtt=1ms",
-        ],
-        1,
-    );
+    let half =
+        port_with(&["queues.port.limit=1bdp", "queues.port.min=0.5bdp", "queues.port.rtt=1ms"], 1);
     assert_eq!(half.min_ppm, Some(500_000));
     // The scale divides the rate and multiplies the RTT.
     assert_eq!(port_with(&[phantom], 10).phantom_bytes, base.phantom_bytes);
@@ -183,10 +171,7 @@ fn a_bdp_needs_a_path_or_an_rtt() {
                [queues.side]\nlimit = \"1bdp\"\n";
     assert!(refused(&aside, &[]).contains("[queues.side]: no path"));
     let said = refused(SMALL, &["queues.port.rtt=1ms"]);
-    assert!(
-        said.contains("'rtt' in [queues.port] has no effect"),
-        "{said}"
-    );
+    assert!(said.contains("'rtt' in [queues.port] has no effect"), "{said}");
 }
 
 #[test]
@@ -216,12 +201,8 @@ fn base_rtt_includes_serialization() {
 fn a_profile_is_written_before_other_parameters() {
     let sets = ["cc.unocc.sysctl.\"net.unocc.profile\"=paper".to_owned()];
     let loaded = parse("small", SMALL, &sets).unwrap();
-    let sysctls = sysctls(
-        &loaded.scenario,
-        &loaded.scenario.known_cc("unocc").unwrap(),
-        1,
-    )
-    .unwrap();
+    let sysctls =
+        sysctls(&loaded.scenario, &loaded.scenario.known_cc("unocc").unwrap(), 1).unwrap();
     assert_eq!(sysctls[0].0, "net.unocc.profile");
 }
 
@@ -230,26 +211,15 @@ fn flows_cannot_choose_if_routes_do() {
     let loaded = parse("small", SMALL, &["flows.0.cc=cubic".to_owned()]).unwrap();
     assert!(plan(&loaded.scenario, "dctcp", 1, 1).is_ok());
     let err = plan(&loaded.scenario, "bbr-dctcp", 1, 1).unwrap_err();
-    assert!(
-        err.to_string().contains("no flow can have its own"),
-        "{err}"
-    );
+    assert!(err.to_string().contains("no flow can have its own"), "{err}");
 }
 
 #[test]
 fn each_parallel_link_can_be_watched() {
-    let links = [
-        "a = \"s\"\nqueue_ab = \"port\"\nb = \"r\"",
-        "a = \"r\"\nb = \"s\"",
-    ];
+    let links = ["a = \"s\"\nqueue_ab = \"port\"\nb = \"r\"", "a = \"r\"\nb = \"s\""];
     let links = links.map(|ends| format!("[[topology.links]]\nrate = \"1gbit\"\n{ends}\n"));
     let text = format!("{SMALL}{}", links.concat());
-    for (to, wrong) in [
-        ("r", ""),
-        ("r.1", ""),
-        ("r.2", "no queue"),
-        ("r.3", "no link"),
-    ] {
+    for (to, wrong) in [("r", ""), ("r.1", ""), ("r.2", "no queue"), ("r.3", "no link")] {
         let sets = ["topology.ecmp=true".to_owned(), format!("watch.0.to={to}")];
         let planned = parse("small", &text, &sets)
             .and_then(|loaded| plan(&loaded.scenario, "cubic", 1, 1).map(drop));
@@ -266,10 +236,7 @@ fn broken_topologies_are_refused() {
         ("queue_ab = \"port\"", "queue_ab = \"prot\""),
         ("dst = \"r\"", "dst = \"zz\""),
         ("to = \"r\"", "to = \"a1\""),
-        (
-            "hosts = [\"a[1-2]\", \"r\"]",
-            "hosts = [\"a[1-2]\", \"r\", \"a1\"]",
-        ),
+        ("hosts = [\"a[1-2]\", \"r\"]", "hosts = [\"a[1-2]\", \"r\", \"a1\"]"),
         ("min = \"25kb\"", "min = \"2500kb\""),
     ] {
         let planned = parse("small", &SMALL.replace(from, to), &[])

@@ -14,16 +14,13 @@ pub(super) fn topology<'a>(
 ) -> Result<(Topology, Vec<Traced<'a>>)> {
     let spec = &scenario.topology;
     let fabric = match &spec.fabric {
-        Some(fabric) => fabric
-            .expand()
-            .map_err(|err| err.about("[topology.fabric]"))?,
+        Some(fabric) => fabric.expand().map_err(|err| err.about("[topology.fabric]"))?,
         None => Fabric::default(),
     };
     let mut nodes: Vec<Node> = Vec::new();
-    for (own, patterns, router) in [
-        (&fabric.hosts, &spec.hosts, false),
-        (&fabric.routers, &spec.routers, true),
-    ] {
+    for (own, patterns, router) in
+        [(&fabric.hosts, &spec.hosts, false), (&fabric.routers, &spec.routers, true)]
+    {
         for name in own.iter().cloned().chain(expand_all(budget, patterns)?) {
             check_name(&name)?;
             budget.charge("nodes", 1, size_of::<Node>() + text_bytes([name.as_str()]))?;
@@ -124,24 +121,14 @@ pub(super) fn topology<'a>(
             let named_queue = |name| queues.get_key_value(name).map(|(name, own)| (*name, own));
             named.push([own_ab, own_ba].map(|own| own.and_then(named_queue)));
             for (file, forward) in traces.into_iter().zip([true, false]) {
-                traced.extend(file.map(|file| Traced {
-                    link: links.len(),
-                    forward,
-                    file,
-                }));
+                traced.extend(file.map(|file| Traced { link: links.len(), forward, file }));
             }
             links.push(Link {
                 a,
                 b,
                 mtu: spec.mtu,
-                ab: Direction {
-                    faults: faults_ab,
-                    ..ab
-                },
-                ba: Direction {
-                    faults: faults_ba,
-                    ..ba
-                },
+                ab: Direction { faults: faults_ab, ..ab },
+                ba: Direction { faults: faults_ba, ..ba },
             });
         }
     }
@@ -150,10 +137,7 @@ pub(super) fn topology<'a>(
     let mut topology = Topology {
         nodes,
         links,
-        of_hosts: names
-            .filter(|name| sysctl::is_of_hosts(name))
-            .cloned()
-            .collect(),
+        of_hosts: names.filter(|name| sysctl::is_of_hosts(name)).cloned().collect(),
         sysctls,
         tcp_usec_ts: spec.tcp_usec_ts,
         quickack: spec.quickack,
@@ -167,9 +151,7 @@ pub(super) fn topology<'a>(
     };
     if let Some(shape) = &fabric.rotor {
         let base = scenario.acceltor.clone().unwrap_or_default();
-        let own = of_cc(scenario, cc)
-            .into_iter()
-            .filter_map(|(_, own)| own.acceltor.as_ref());
+        let own = of_cc(scenario, cc).into_iter().filter_map(|(_, own)| own.acceltor.as_ref());
         let spec = own.fold(base, |base, own| own.over(&base));
         rotor::place(scenario, &spec, shape, &mut topology, scale)?;
     }
@@ -186,11 +168,7 @@ pub(super) fn words_bytes(queue: &Queue) -> usize {
 }
 
 pub(super) fn sysctl_bytes(sysctls: &[(String, String)]) -> usize {
-    text_bytes(
-        sysctls
-            .iter()
-            .flat_map(|(name, value)| [name.as_str(), value]),
-    )
+    text_bytes(sysctls.iter().flat_map(|(name, value)| [name.as_str(), value]))
 }
 
 /// Sysctls by which a router picks among shortest paths: its own hash of the 5-tuple (fields 0x37;
@@ -207,10 +185,7 @@ pub(super) fn multipath(seed: u64, router: usize, spray: bool, ip: u8) -> Vec<(S
         (key("policy"), "3".to_owned()),
         (key("fields"), "55".to_owned()),
         // IPv4's key seeds both versions.
-        (
-            "net.ipv4.fib_multipath_hash_seed".to_owned(),
-            hash_seed.to_string(),
-        ),
+        ("net.ipv4.fib_multipath_hash_seed".to_owned(), hash_seed.to_string()),
     ]
 }
 
@@ -229,12 +204,7 @@ pub(super) fn faults(
     jitter_ns: u64,
 ) -> Option<Faults> {
     let any = loss.0 > 0 || reorder.0 > 0 || jitter_ns > 0;
-    any.then_some(Faults {
-        seed,
-        loss_ppm: loss.0,
-        reorder_ppm: reorder.0,
-        jitter_ns,
-    })
+    any.then_some(Faults { seed, loss_ppm: loss.0, reorder_ppm: reorder.0, jitter_ns })
 }
 
 /// Seeds a queue. The seed is mixed, since netem uses `seed` itself.
@@ -250,11 +220,8 @@ pub fn check_name(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     let is_option = name.starts_with('-');
     if name.is_empty() || name.len() > MAX_NAME || is_option || !name.chars().all(allowed) {
-        return Err(
-            Error::usage(format!("'{name}' is not a valid name for a node")).hint(format!(
-                "1 to {MAX_NAME} of a-z, 0-9, _ and -, and no - in front"
-            )),
-        );
+        return Err(Error::usage(format!("'{name}' is not a valid name for a node"))
+            .hint(format!("1 to {MAX_NAME} of a-z, 0-9, _ and -, and no - in front")));
     }
     Ok(())
 }
@@ -265,10 +232,7 @@ const LONGEST_FILL_S: u64 = 250;
 fn policer(spec: PolicerSpec, scale: u32) -> Result<Policer> {
     let rate_bps = spec.rate.0 / u64::from(scale);
     match spec.burst.0 * 8 / rate_bps.max(1) < LONGEST_FILL_S {
-        true => Ok(Policer {
-            rate_bps,
-            burst_bytes: spec.burst.0 as u32,
-        }),
+        true => Ok(Policer { rate_bps, burst_bytes: spec.burst.0 as u32 }),
         false => Err(Error::usage(format!(
             "a policer's burst of {} at {} takes {LONGEST_FILL_S} s or more to fill",
             spec.burst, spec.rate
@@ -300,10 +264,7 @@ pub(super) fn direction(
             "a rate of {} is too low for the scale {scale}",
             link.rate
         ))
-        .hint(format!(
-            "a smaller --set scale=N, which leaves at least {}",
-            Rate(MIN_SCALED_BPS)
-        )));
+        .hint(format!("a smaller --set scale=N, which leaves at least {}", Rate(MIN_SCALED_BPS))));
     }
     Ok(Direction {
         rate_bps,

@@ -23,9 +23,7 @@ fn said(text: &str) -> String {
 
 fn rates(trace: &Trace) -> Vec<(u64, u64)> {
     let rates = trace.rows.iter();
-    rates
-        .map(|row| (row.at.0 / MS, row.rate.unwrap().0 / PACKET_BITS / 1000))
-        .collect()
+    rates.map(|row| (row.at.0 / MS, row.rate.unwrap().0 / PACKET_BITS / 1000)).collect()
 }
 
 fn parsed(text: &str) -> Trace {
@@ -64,16 +62,9 @@ fn series_are_read_as_csv_and_json() {
          {\"time_ms\":2e3,\"rate_mbps\":2,\"loss_percent\":100}]",
     );
     assert_eq!(csv.rows, json.rows);
-    assert_eq!(
-        (csv.period, json.period),
-        (Time(3000 * MS), Time(3000 * MS))
-    );
-    let row = Row {
-        at: Time(1000 * MS),
-        rate: Some(Rate(0)),
-        delay: None,
-        loss: Some(Fraction(5_000)),
-    };
+    assert_eq!((csv.period, json.period), (Time(3000 * MS), Time(3000 * MS)));
+    let row =
+        Row { at: Time(1000 * MS), rate: Some(Rate(0)), delay: None, loss: Some(Fraction(5_000)) };
     assert_eq!(csv.rows[1], row);
 }
 
@@ -88,30 +79,15 @@ fn mistakes_in_traces_are_named() {
         ("99999999999\n", "up to a day"),
         ("5\n3\n4\n", "a series of numbers without times"),
         ("12\n11\n16\n", "time_ms,delay_ms"),
-        (
-            "time_s,rate_kbps\n0,1\n",
-            "unknown column 'rate_kbps' try: 'rate_mbps'",
-        ),
+        ("time_s,rate_kbps\n0,1\n", "unknown column 'rate_kbps' try: 'rate_mbps'"),
         ("time_s,rate_mbps\n", "no row"),
-        (
-            "time_s,rate_mbps\n1,1\n0,1\n",
-            "row 2: the time 0 does not follow",
-        ),
-        (
-            "time_s,rate_mbps\n0,1\n0,1\n",
-            "row 2: the time 0 does not follow",
-        ),
+        ("time_s,rate_mbps\n1,1\n0,1\n", "row 2: the time 0 does not follow"),
+        ("time_s,rate_mbps\n0,1\n0,1\n", "row 2: the time 0 does not follow"),
         ("time_s,rate_mbps\nNaN,1\n", "does not follow"),
-        (
-            "time_s,rate_mbps\n0,-1\n",
-            "row 1: 'rate_mbps' is -1 try: 0 to",
-        ),
+        ("time_s,rate_mbps\n0,-1\n", "row 1: 'rate_mbps' is -1 try: 0 to"),
         ("time_s,rate_mbps\n0,inf\n", "'rate_mbps' is inf"),
         ("time_s,loss_percent\n0,101\n", "0 to 100"),
-        (
-            "time_s,rate_mbps\n0,1 mbit\n",
-            "row 1: '1 mbit' is not a number",
-        ),
+        ("time_s,rate_mbps\n0,1 mbit\n", "row 1: '1 mbit' is not a number"),
         ("time_s,rate_mbps\n0\n", "found record with 1 fields"),
         ("time_s\n0\n", "no column 'rate_mbps'"),
         ("rate_mbps,delay_ms\n0,1\n", "no column 'time_s'"),
@@ -119,28 +95,19 @@ fn mistakes_in_traces_are_named() {
         ("0,12\n1,5\n", "unknown column '0'"),
         ("[]", "no row"),
         ("[{\"time_s\": 0}]", "no column"),
-        (
-            "[{\"time_s\":0,\"rate_mbps\":1},{\"time_s\":1}]",
-            "row 2: it has other keys",
-        ),
+        ("[{\"time_s\":0,\"rate_mbps\":1},{\"time_s\":1}]", "row 2: it has other keys"),
         ("[1]", "try: [{"),
         ("0->1 start 0 size 1\n", "a connection matrix of htsim"),
     ] {
         let said = said(text);
-        assert!(
-            said.contains(words),
-            "{text:?} should say '{words}': {said}"
-        );
+        assert!(said.contains(words), "{text:?} should say '{words}': {said}");
     }
 }
 
 #[test]
 fn a_trace_repeats_until_the_run_ends() {
     let run = planned("time_ms,rate_mbps,delay_ms\n0,8,5\n20,0,5\n", &[END]).unwrap();
-    let changes = run
-        .events
-        .iter()
-        .map(|event| (event.at_us, event.change.clone()));
+    let changes = run.events.iter().map(|event| (event.at_us, event.change.clone()));
     let rate = |at_us, bps| (at_us, Change::Rate { bps });
     let expected = [
         rate(0, 4_000_000),
@@ -151,10 +118,7 @@ fn a_trace_repeats_until_the_run_ends() {
         rate(160_000, 4_000_000),
     ];
     assert!(changes.eq(expected), "{:?}", run.events);
-    let end = End {
-        node: "s".to_owned(),
-        port: "r".to_owned(),
-    };
+    let end = End { node: "s".to_owned(), port: "r".to_owned() };
     assert!(run.events.iter().all(|event| event.ends == [end.clone()]));
     assert!(run.events[0].seed != run.events[1].seed);
 }
@@ -166,12 +130,7 @@ fn a_trace_needs_an_end_and_a_port() {
     assert!(refused("1\n3\n", &[END, tc]).contains("only a phantom port"));
     assert!(planned("1\n2\n2\n", &[END, tc]).is_ok());
     assert!(refused("1\n", &[]).contains("'duration'"));
-    let bare = [
-        "unset=watch",
-        "unset=topology.links.1.queue_ab",
-        "unset=queues",
-        END,
-    ];
+    let bare = ["unset=watch", "unset=topology.links.1.queue_ab", "unset=queues", END];
     let bare = planned("1\n3\n", &bare).unwrap();
     assert!(bare.topology.links.last().unwrap().ab.queue.is_some());
 }

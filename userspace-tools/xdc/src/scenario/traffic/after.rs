@@ -52,12 +52,7 @@ impl Waits {
             if received.is_empty() {
                 return Err(unknown(&group, flows));
             }
-            self.gates.push(Gate {
-                needs: received.len(),
-                received,
-                acked: Vec::new(),
-                starts,
-            });
+            self.gates.push(Gate { needs: received.len(), received, acked: Vec::new(), starts });
         }
         let ends = |gate: &Gate| [gate.received.clone(), gate.acked.clone()].concat();
         let mut ends = self.gates.iter().flat_map(ends);

@@ -37,11 +37,7 @@ impl Block<'_> {
             let first = all.drafts.len();
             let before = first.saturating_sub(flows)..first;
             let mut begins = Vec::new();
-            for (n, step) in pattern
-                .steps(hosts.len(), data_bytes)
-                .into_iter()
-                .enumerate()
-            {
+            for (n, step) in pattern.steps(hosts.len(), data_bytes).into_iter().enumerate() {
                 let (waits, start_ns) = match (step.after.is_empty(), iteration) {
                     (true, 1) => (Waiting::Block, 0),
                     (true, _) => (Waiting::Gate, pause_ns),
@@ -129,12 +125,7 @@ fn ring(hosts: usize, data_bytes: u64) -> Vec<Step> {
 /// All-reduce in a binary tree: sums go up to the first host, and the result comes down.
 fn tree(hosts: usize, data_bytes: u64) -> Vec<Step> {
     let children = |host: usize| (2 * host + 1..hosts).take(2);
-    let step = |from, to, after| Step {
-        from,
-        to,
-        bytes: data_bytes,
-        after,
-    };
+    let step = |from, to, after| Step { from, to, bytes: data_bytes, after };
     // The flow from a host up has the number of the host less one.
     let up = (1..hosts).map(|host| {
         let after = children(host).map(|child| child - 1).collect();

@@ -17,13 +17,8 @@ use crate::text::{nearest, short};
 use crate::units::{Size, Time};
 
 /// Names of the start column, with their units.
-const STARTS: &[(&str, &str)] = &[
-    ("start", "s"),
-    ("start_s", "s"),
-    ("start_ms", "ms"),
-    ("start_us", "us"),
-    ("start_ns", "ns"),
-];
+const STARTS: &[(&str, &str)] =
+    &[("start", "s"), ("start_s", "s"), ("start_ms", "ms"), ("start_us", "us"), ("start_ns", "ns")];
 const SOURCE: &str = "source";
 const DESTINATION: &str = "destination";
 const BYTES: &str = "bytes";
@@ -99,11 +94,7 @@ impl FlowFile {
         let read = match kind {
             Kind::Htsim => htsim::parse(own, unit.unwrap_or(StartUnit::Ps)),
             Kind::Hpcc => hpcc::parse(own),
-            _ => rows(own).map(|rows| Self {
-                text: text.to_owned(),
-                rows,
-                gates: Vec::new(),
-            }),
+            _ => rows(own).map(|rows| Self { text: text.to_owned(), rows, gates: Vec::new() }),
         };
         read.map_err(about)
     }
@@ -144,10 +135,8 @@ struct Columns {
 }
 
 fn rows(text: &str) -> Result<Vec<Row>> {
-    let mut reader = ReaderBuilder::new()
-        .comment(Some(b'#'))
-        .trim(Trim::All)
-        .from_reader(text.as_bytes());
+    let mut reader =
+        ReaderBuilder::new().comment(Some(b'#')).trim(Trim::All).from_reader(text.as_bytes());
     let header = reader.headers().map_err(|err| malformed(&err))?.clone();
     let at_header = |err: Error| err.about(format!("line {}", line_of(text, &header)));
     let columns = Columns::of(&header).map_err(at_header)?;
@@ -155,11 +144,7 @@ fn rows(text: &str) -> Result<Vec<Row>> {
     for record in reader.records() {
         let record = record.map_err(|err| malformed(&err))?;
         let line = line_of(text, &record);
-        rows.push(
-            columns
-                .row(line, &record)
-                .map_err(|err| err.about(format!("line {line}")))?,
-        );
+        rows.push(columns.row(line, &record).map_err(|err| err.about(format!("line {line}")))?);
         check_count(rows.len())?;
     }
     if rows.is_empty() {
@@ -171,9 +156,7 @@ fn rows(text: &str) -> Result<Vec<Row>> {
 impl Columns {
     fn of(header: &StringRecord) -> Result<Self> {
         let starts = STARTS.iter().map(|(name, _)| *name);
-        let known: Vec<_> = starts
-            .chain([SOURCE, DESTINATION, BYTES, GROUP, AFTER])
-            .collect();
+        let known: Vec<_> = starts.chain([SOURCE, DESTINATION, BYTES, GROUP, AFTER]).collect();
         for (place, name) in header.iter().enumerate() {
             if !known.contains(&name) {
                 let err = Error::usage(format!("unknown column '{}'", short(name)));
@@ -195,9 +178,7 @@ impl Columns {
                     .hint("a first line such as start_us,source,destination,bytes")
             })
         };
-        let mut starts = STARTS
-            .iter()
-            .filter_map(|&(name, unit)| Some((place(name)?, unit)));
+        let mut starts = STARTS.iter().filter_map(|&(name, unit)| Some((place(name)?, unit)));
         let start = match (starts.next(), starts.next()) {
             (Some(start), None) => start,
             (Some(_), Some(_)) => return Err(Error::usage("two columns with start times")),
@@ -251,9 +232,7 @@ impl Columns {
 
 /// Line of a record. The reader's position precedes blank lines and comments before it.
 fn line_of(text: &str, record: &StringRecord) -> u64 {
-    let (line, byte) = record
-        .position()
-        .map_or((1, 0), |at| (at.line(), at.byte() as usize));
+    let (line, byte) = record.position().map_or((1, 0), |at| (at.line(), at.byte() as usize));
     let rest = text.get(byte..).unwrap_or_default().lines();
     let skipped = rest.take_while(|line| line.trim().is_empty() || line.starts_with('#'));
     line + skipped.count() as u64
@@ -261,11 +240,7 @@ fn line_of(text: &str, record: &StringRecord) -> u64 {
 
 fn malformed(err: &csv::Error) -> Error {
     match err.kind() {
-        csv::ErrorKind::UnequalLengths {
-            pos,
-            expected_len,
-            len,
-        } => Error::usage(format!(
+        csv::ErrorKind::UnequalLengths { pos, expected_len, len } => Error::usage(format!(
             "line {}: {len} fields, but the first line has {expected_len}",
             pos.as_ref().map_or(0, csv::Position::line)
         )),
@@ -278,11 +253,7 @@ pub mod tests {
     use super::*;
 
     pub fn of(text: &str) -> FlowFile {
-        FlowFile {
-            text: text.to_owned(),
-            rows: rows(text).unwrap(),
-            gates: Vec::new(),
-        }
+        FlowFile { text: text.to_owned(), rows: rows(text).unwrap(), gates: Vec::new() }
     }
 
     #[test]
@@ -299,13 +270,7 @@ pub mod tests {
             group: None,
             after: None,
         };
-        assert_eq!(
-            file.rows,
-            [
-                row(4, 1_500, "a1", "b1", 5_000),
-                row(5, 20_000, "b2", "a2", 7)
-            ]
-        );
+        assert_eq!(file.rows, [row(4, 1_500, "a1", "b1", 5_000), row(5, 20_000, "b2", "a2", 7)]);
         let file = of("start,source,destination,bytes,group\n0.25,a,b,1,\n1,a,b,1,\"x, y\"\n");
         assert_eq!(file.rows[0].start, Time(250_000_000));
         assert_eq!(file.rows[0].group, None);
@@ -317,38 +282,17 @@ pub mod tests {
         let said = |text: &str| rows(text).unwrap_err().lines().join(" ");
         let header = "start_us,source,destination,bytes\n";
         for (text, words) in [
-            (
-                "source,destination,bytes\na,b,1\n",
-                "line 1: there is no column 'start'",
-            ),
-            (
-                "start,sorce,destination,bytes\n",
-                "line 1: unknown column 'sorce' try: 'source'",
-            ),
+            ("source,destination,bytes\na,b,1\n", "line 1: there is no column 'start'"),
+            ("start,sorce,destination,bytes\n", "line 1: unknown column 'sorce' try: 'source'"),
             ("start,start_us,source,destination,bytes\n", "two columns"),
             (header, "no flow"),
             ("", "no column"),
-            (
-                &format!("{header}1,a,b,1\nsoon,a,b,1\n"),
-                "line 3: 'soon' is not a start time in us",
-            ),
-            (
-                &format!("{header}-1,a,b,1\n"),
-                "line 2: '-1' is not a start time",
-            ),
-            (
-                &format!("{header}5ms,a,b,1\n"),
-                "line 2: '5ms' is not a start time",
-            ),
+            (&format!("{header}1,a,b,1\nsoon,a,b,1\n"), "line 3: 'soon' is not a start time in us"),
+            (&format!("{header}-1,a,b,1\n"), "line 2: '-1' is not a start time"),
+            (&format!("{header}5ms,a,b,1\n"), "line 2: '5ms' is not a start time"),
             (&format!("{header}1,a,b,0\n"), "line 2: a flow of 0B"),
-            (
-                &format!("{header}1,a,b,many\n"),
-                "line 2: 'many' is not a size",
-            ),
-            (
-                &format!("{header}1,a,b\n"),
-                "line 2: 3 fields, but the first line has 4",
-            ),
+            (&format!("{header}1,a,b,many\n"), "line 2: 'many' is not a size"),
+            (&format!("{header}1,a,b\n"), "line 2: 3 fields, but the first line has 4"),
         ] {
             assert!(said(text).contains(words), "{text}: {}", said(text));
         }

@@ -41,11 +41,7 @@ pub fn parse(text: &str) -> Result<FlowFile> {
             Error::usage(sentence).hint(format!("the whole file, or {found} in line {first}"))
         );
     }
-    Ok(FlowFile {
-        text: text.to_owned(),
-        rows,
-        gates: Vec::new(),
-    })
+    Ok(FlowFile { text: text.to_owned(), rows, gates: Vec::new() })
 }
 
 fn row(line: u64, words: &[&str]) -> Result<Row> {
@@ -59,20 +55,14 @@ fn row(line: u64, words: &[&str]) -> Result<Row> {
     };
     for number in [source, destination].iter().chain(&rest) {
         if !number.bytes().all(|c| c.is_ascii_digit()) {
-            return Err(Error::usage(format!(
-                "'{}' is not a whole number",
-                short(number)
-            )));
+            return Err(Error::usage(format!("'{}' is not a whole number", short(number))));
         }
     }
     let begins = start.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let seconds = start.parse::<f64>().ok().filter(|_| begins);
     let ns = seconds.map(|seconds| (seconds * 1e9).round());
     let ns = ns.filter(|ns| *ns <= LONGEST.0 as f64).ok_or_else(|| {
-        Error::usage(format!(
-            "'{}' is not a start in seconds, within {LONGEST}",
-            short(start)
-        ))
+        Error::usage(format!("'{}' is not a start in seconds, within {LONGEST}", short(start)))
     })?;
     Ok(Row {
         line,
@@ -98,36 +88,18 @@ mod tests {
             .iter()
             .map(|row| (row.line, row.source.as_str(), row.bytes, row.start.0))
             .collect();
-        assert_eq!(
-            told,
-            [
-                (3, "2", 200_000_000, 2_000_000_000),
-                (4, "3", 5000, 2_000_000_001)
-            ]
-        );
+        assert_eq!(told, [(3, "2", 200_000_000, 2_000_000_000), (4, "3", 5000, 2_000_000_001)]);
     }
 
     #[test]
     fn mistakes_have_line_cause_and_fix() {
         for (text, words) in [
-            (
-                "",
-                "line 1 is not the number of flows try: the number of flows",
-            ),
+            ("", "line 1 is not the number of flows try: the number of flows"),
             ("1 2\n", "line 1 is not the number"),
-            (
-                "2\n2 1 3 100 5 2\n",
-                "line 1 announces 2 flows, but there are 1 try: the whole file",
-            ),
+            ("2\n2 1 3 100 5 2\n", "line 1 announces 2 flows, but there are 1 try: the whole file"),
             ("1\n2 1 3 100\n", "line 2: 4 fields instead of six"),
-            (
-                "1\n2 1 3 100 5 -2\n",
-                "line 2: '-2' is not a start in seconds",
-            ),
-            (
-                "1\n2 1 3 100 0 2\n",
-                "line 2: '0' is not the size of a flow",
-            ),
+            ("1\n2 1 3 100 5 -2\n", "line 2: '-2' is not a start in seconds"),
+            ("1\n2 1 3 100 0 2\n", "line 2: '0' is not the size of a flow"),
             ("1\nx 1 3 100 5 2\n", "line 2: 'x' is not a whole number"),
         ] {
             let said = parse(text).map(drop).unwrap_err().lines().join(" ");

@@ -88,10 +88,7 @@ impl Matrix {
                 )
                 .hint("no failures in the file, and [[event]] with 'down = true' for each link")),
                 ("trigger", rest) => self.trigger(line, rest),
-                _ => Err(Error::usage(format!(
-                    "'{}' begins no line of a matrix",
-                    short(first)
-                ))),
+                _ => Err(Error::usage(format!("'{}' begins no line of a matrix", short(first)))),
             },
         }
     }
@@ -216,9 +213,8 @@ impl Matrix {
             if let Some((count, line)) = announced.filter(|(count, _)| *count != found as u64) {
                 let sentence =
                     format!("line {line} announces '{name} {count}', but there are {found}");
-                return Err(Error::usage(sentence).hint(format!(
-                    "the whole file, or '{name} {found}' if these are all"
-                )));
+                return Err(Error::usage(sentence)
+                    .hint(format!("the whole file, or '{name} {found}' if these are all")));
             }
         }
         if self.rows.is_empty() {
@@ -229,11 +225,7 @@ impl Matrix {
             trigger.check(id)?;
             gates.extend(trigger.gates());
         }
-        Ok(FlowFile {
-            text: text.to_owned(),
-            rows: self.rows,
-            gates,
-        })
+        Ok(FlowFile { text: text.to_owned(), rows: self.rows, gates })
     }
 }
 
@@ -331,20 +323,14 @@ mod tests {
     fn connections_and_triggers_are_read() {
         let file = read(BARRIER);
         let row = &file.rows[1];
-        assert_eq!(
-            (row.line, row.start, row.source.as_str(), row.bytes),
-            (7, Time(3), "2", 200)
-        );
+        assert_eq!((row.line, row.start, row.source.as_str(), row.bytes), (7, Time(3), "2", 200));
         let gate = |needs, received: &[usize], acked: &[usize], starts: &[usize]| Gate {
             needs,
             received: received.to_vec(),
             acked: acked.to_vec(),
             starts: starts.to_vec(),
         };
-        assert_eq!(
-            file.gates,
-            [gate(2, &[1], &[0], &[2, 4]), gate(1, &[], &[2], &[3])]
-        );
+        assert_eq!(file.gates, [gate(2, &[1], &[0], &[2, 4]), gate(1, &[], &[2], &[3])]);
     }
 
     #[test]
@@ -378,47 +364,28 @@ mod tests {
             ("0->x start 0 size 5\n", "'x' is not the number of a host"),
             ("0->1 start 0 size 5kB\n", "'5kB' is not the size of a flow"),
             ("0->1 start -1 size 5\n", "'-1' is not a start"),
-            (
-                "0->1 start 0 size 5 sise 9\n",
-                "'sise' is unknown try: id, start",
-            ),
+            ("0->1 start 0 size 5 sise 9\n", "'sise' is unknown try: id, start"),
             ("0->1 start 0 size\n", "'size' has no value"),
             (
                 "Connections 2\n0->1 start 0 size 1\n",
                 "line 1 announces 'Connections 2', but there are 1",
             ),
-            (
-                "Failures 1\n0->1 start 0 size 1\n",
-                "failed links is not read try: no failures",
-            ),
+            ("Failures 1\n0->1 start 0 size 1\n", "failed links is not read try: no failures"),
             (
                 "0->1 id 1 start 0 size 1\n0->2 id 1 start 0 size 1\n",
                 "line 2: two connections have id 1",
             ),
-            (
-                "0->1 trigger 4 size 1\n",
-                "line 1: trigger 4 is not defined",
-            ),
+            ("0->1 trigger 4 size 1\n", "line 1: trigger 4 is not defined"),
             (
                 "0->1 trigger 4 size 1\ntrigger id 4 oneshot\n",
                 "needs the end of 1 flows, but 0 name it",
             ),
-            (
-                "trigger id 4 barrier\n",
-                "line 1: the barrier has no 'count'",
-            ),
+            ("trigger id 4 barrier\n", "line 1: the barrier has no 'count'"),
             ("trigger id 4\n", "trigger 4 has no type"),
-            (
-                "trigger id 4 oneshot\ntrigger id 4 oneshot\n",
-                "also defined in line 1",
-            ),
+            ("trigger id 4 oneshot\ntrigger id 4 oneshot\n", "also defined in line 1"),
             ("a,b,c\n", "begins no line of a matrix"),
         ] {
-            let said = parse(text, StartUnit::Ps)
-                .map(drop)
-                .unwrap_err()
-                .lines()
-                .join(" ");
+            let said = parse(text, StartUnit::Ps).map(drop).unwrap_err().lines().join(" ");
             assert!(said.contains(words), "{text:?}: {said}");
         }
     }

@@ -37,9 +37,7 @@ impl Classes {
                 rtts_us.extend(paths.base_rtt_us(src, dst).ok());
             }
         }
-        Self {
-            boundary_us: widest_gap(rtts_us),
-        }
+        Self { boundary_us: widest_gap(rtts_us) }
     }
 
     /// Groups `hosts` by datacenter, as indices; each is compared with the first host of each group
@@ -52,11 +50,7 @@ impl Classes {
     ) -> Result<Vec<Vec<usize>>> {
         let mut centers: Vec<Vec<usize>> = Vec::new();
         for (place, host) in hosts.iter().enumerate() {
-            budget.charge(
-                "hosts by datacenter",
-                1,
-                text_bytes([*host]) * centers.len(),
-            )?;
+            budget.charge("hosts by datacenter", 1, text_bytes([*host]) * centers.len())?;
             let is_near = |center: &Vec<usize>| {
                 let rtt_us = paths.base_rtt_us(hosts[center[0]], host);
                 rtt_us.is_ok_and(|rtt_us| !self.is_inter(rtt_us))
@@ -155,9 +149,7 @@ mod tests {
 
     #[test]
     fn the_widest_gap_divides_the_classes() {
-        let of = |rtts: &[f64]| Classes {
-            boundary_us: widest_gap(rtts.to_vec()),
-        };
+        let of = |rtts: &[f64]| Classes { boundary_us: widest_gap(rtts.to_vec()) };
         let two = of(&[1792.0, 4.7, 14.0, 9.4, 1806.0]);
         assert!(two.is_inter(1792.0) && !two.is_inter(14.0));
         // One datacenter of three layers; a ratio of 4 between two.

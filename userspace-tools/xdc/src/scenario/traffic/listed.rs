@@ -53,10 +53,7 @@ impl Block<'_> {
             })
         };
         let drafts = file.rows.iter().enumerate().map(draft);
-        Ok(Drafts {
-            drafts: drafts.collect::<Result<_>>()?,
-            gates: file.gates.clone(),
-        })
+        Ok(Drafts { drafts: drafts.collect::<Result<_>>()?, gates: file.gates.clone() })
     }
 }
 

@@ -125,15 +125,8 @@ pub fn expand(
         // Different blocks, and adjacent seeds, are independent.
         let mut seeds = Rng::new(seed);
         let seed = (0..=number).fold(0, |_, _| seeds.next_bits());
-        let block = Block {
-            budget,
-            scenario,
-            spec,
-            paths,
-            classes,
-            dscps: &dscps,
-            scale: scale.into(),
-        };
+        let block =
+            Block { budget, scenario, spec, paths, classes, dscps: &dscps, scale: scale.into() };
         let drafted = block.flows(&mut Rng::new(seed), flows.len(), waits);
         flows.extend(drafted.map_err(|err| err.at(at!["traffic", number]))?);
         if flows.len() > MAX_FLOWS {
@@ -163,8 +156,7 @@ impl Block<'_> {
                 let period_ns = self.burst_period_ns()?;
                 let duration_ns = self.scaled(self.spec.duration.unwrap_or_default());
                 let bursts = usize::try_from(duration_ns.div_ceil(period_ns));
-                self.bursts(rng, bursts.unwrap_or(usize::MAX), period_ns)?
-                    .into()
+                self.bursts(rng, bursts.unwrap_or(usize::MAX), period_ns)?.into()
             }
             Kind::Permutation => self.permutation(rng)?.into(),
             Kind::Poisson => self.poisson(rng)?.into(),
@@ -185,16 +177,11 @@ impl Block<'_> {
             waits.after(first + place, group);
         }
         waits.add(self.budget, &gates, &numbers)?;
-        drafts
-            .into_iter()
-            .map(|(_, draft)| self.flow(draft, rng))
-            .collect()
+        drafts.into_iter().map(|(_, draft)| self.flow(draft, rng)).collect()
     }
 
     fn flow(&self, draft: Draft, rng: &mut Rng) -> Result<Flow> {
-        let Draft {
-            src, dst, group, ..
-        } = draft;
+        let Draft { src, dst, group, .. } = draft;
         let start_ns = match draft.waits {
             Waiting::Block => self.scaled(self.spec.start),
             Waiting::Group(_) | Waiting::Gate => 0,
@@ -250,9 +237,7 @@ impl Block<'_> {
             true => &self.spec.inter_sizes,
             false => &self.spec.intra_sizes,
         };
-        own.as_ref()
-            .or(self.spec.sizes.as_ref())
-            .ok_or_else(|| Error::usage("no sizes"))
+        own.as_ref().or(self.spec.sizes.as_ref()).ok_or_else(|| Error::usage("no sizes"))
     }
 
     /// Incasts, one every `period_ns`.
@@ -269,15 +254,11 @@ impl Block<'_> {
                 several => &several[rng.up_to(several.len() as u64 - 1) as usize],
             };
             // Hosts that are not chosen take time, too.
-            self.budget
-                .charge("senders of bursts", hosts.len(), size_of::<&String>())?;
+            self.budget.charge("senders of bursts", hosts.len(), size_of::<&String>())?;
             let mut senders: Vec<_> = hosts.iter().filter(|host| *host != to).collect();
             let count = self.spec.flows.unwrap_or(senders.len());
             if count > senders.len() {
-                return Err(Error::usage(format!(
-                    "{count} flows from {} hosts",
-                    senders.len()
-                )));
+                return Err(Error::usage(format!("{count} flows from {} hosts", senders.len())));
             }
             if count < senders.len() {
                 shuffle(&mut senders, rng);
@@ -312,9 +293,7 @@ impl Block<'_> {
     /// Refuses more flows than a run can have, before drawing them.
     fn limit(&self, flows: usize) -> Result<()> {
         match flows > MAX_FLOWS {
-            true => Err(Error::usage(format!(
-                "more than {MAX_FLOWS} flows, one for each port"
-            ))),
+            true => Err(Error::usage(format!("more than {MAX_FLOWS} flows, one for each port"))),
             false => Ok(()),
         }
     }
@@ -334,14 +313,10 @@ impl Block<'_> {
             };
             if to.iter().enumerate().all(|(from, &to)| from != to) {
                 let pairs = hosts.iter().zip(to);
-                return Ok(pairs
-                    .map(|(src, to)| Draft::new(src, &hosts[to], 0))
-                    .collect());
+                return Ok(pairs.map(|(src, to)| Draft::new(src, &hosts[to], 0)).collect());
             }
         }
-        Err(Error::usage(
-            "every permutation of these hosts sends a host to itself",
-        ))
+        Err(Error::usage("every permutation of these hosts sends a host to itself"))
     }
 
     /// Groups `hosts` by datacenter, as indices.
@@ -359,10 +334,7 @@ impl Block<'_> {
         let local = self.spec.local.unwrap_or(LOCAL).0;
         let share = |ppm: u32| f64::from(ppm) / f64::from(PPM);
         let load = share(self.spec.load.unwrap_or_default().0);
-        let until_ns = self
-            .spec
-            .duration
-            .map_or(u64::MAX, |time| self.scaled(time));
+        let until_ns = self.spec.duration.map_or(u64::MAX, |time| self.scaled(time));
         let count = self.spec.flows.unwrap_or(usize::MAX);
 
         let mut sources = Vec::new();
@@ -427,19 +399,14 @@ impl Block<'_> {
     fn rate_bps(&self, host: &str) -> Result<u64> {
         let rate_bps = self.paths.rate_bps(host)?.filter(|&bps| bps > 0);
         rate_bps.ok_or_else(|| {
-            Error::usage(format!(
-                "the links of '{host}' have no rate, which 'load' needs"
-            ))
+            Error::usage(format!("the links of '{host}' have no rate, which 'load' needs"))
         })
     }
 
     fn rpc(&self, rng: &mut Rng) -> Result<Vec<Draft>> {
         let to = self.spec.to.as_deref().unwrap_or_default();
         let period_ns = self.scaled(self.spec.period.unwrap_or_default());
-        let until_ns = self
-            .spec
-            .duration
-            .map_or(u64::MAX, |time| self.scaled(time));
+        let until_ns = self.spec.duration.map_or(u64::MAX, |time| self.scaled(time));
         let count = self.spec.flows.unwrap_or(usize::MAX);
         let mut drafts = Vec::new();
         for from in &self.spec.hosts {
@@ -479,9 +446,7 @@ fn crossing(mut centers: Vec<Vec<usize>>, share: Fraction, rng: &mut Rng) -> Res
     // Equally many in both directions.
     let wanted = (hosts as u64 * u64::from(share.0) / u64::from(2 * PPM)) as usize;
     if centers.iter().any(|center| center.len() < wanted) {
-        return Err(Error::usage(format!(
-            "'across' needs {wanted} hosts in each datacenter"
-        )));
+        return Err(Error::usage(format!("'across' needs {wanted} hosts in each datacenter")));
     }
     let mut to = vec![0; hosts];
     let mut receivers = centers.clone();

@@ -161,10 +161,7 @@ impl Cdf {
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| about(Error::usage("not text in UTF-8").hint(SHAPE)))?;
         let cdf = Self::parse(text).map_err(about)?;
-        Ok(Self {
-            own: is_own.then(|| text.to_owned()),
-            ..cdf
-        })
+        Ok(Self { own: is_own.then(|| text.to_owned()), ..cdf })
     }
 
     /// Parses lines of bytes and cumulative percent, or share; `#` begins a comment. A first line
@@ -200,9 +197,7 @@ impl Cdf {
                 _ => None,
             };
             let point = point.ok_or_else(|| wrong("is not a size and a percentage"))?;
-            let risen = points
-                .last()
-                .is_none_or(|last| last.0 <= point.0 && last.1 <= point.1);
+            let risen = points.last().is_none_or(|last| last.0 <= point.0 && last.1 <= point.1);
             if !risen {
                 return Err(wrong(
                     "is below the previous line: sizes and percentages must not fall",
@@ -224,11 +219,7 @@ impl Cdf {
             .windows(2)
             .map(|pair| (pair[0].0 + pair[1].0) / 2.0 * (pair[1].1 - pair[0].1))
             .sum();
-        Ok(Self {
-            points,
-            mean,
-            own: None,
-        })
+        Ok(Self { points, mean, own: None })
     }
 
     /// Size that this share of flows does not exceed.
@@ -250,15 +241,10 @@ fn ends(first: (f64, f64), end: (f64, f64), line: usize) -> Error {
         return err.hint("the columns in the other order");
     }
     match first.1 > 0.0 {
-        true => Error::usage(format!("the first share is {}, not 0", first.1)).hint(format!(
-            "a line before with the least size and 0: {} 0",
-            first.0
-        )),
-        false => Error::usage(format!(
-            "line {line}: the last share is {}, not 100 or 1",
-            end.1
-        ))
-        .hint("a last line with the largest size and 100, or 1"),
+        true => Error::usage(format!("the first share is {}, not 0", first.1))
+            .hint(format!("a line before with the least size and 0: {} 0", first.0)),
+        false => Error::usage(format!("line {line}: the last share is {}, not 100 or 1", end.1))
+            .hint("a last line with the largest size and 100, or 1"),
     }
 }
 
@@ -268,13 +254,8 @@ pub mod tests {
 
     pub fn published() -> BTreeMap<String, Cdf> {
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/cdf");
-        let names = [
-            "web-search",
-            "web-search-mice",
-            "alibaba-wan",
-            "alibaba-storage",
-            "google-rpc",
-        ];
+        let names =
+            ["web-search", "web-search-mice", "alibaba-wan", "alibaba-storage", "google-rpc"];
         names
             .into_iter()
             .map(|name| {
@@ -314,23 +295,14 @@ pub mod tests {
     fn drawn_sizes_have_the_mean_of_the_distribution() {
         const DRAWS: usize = 200_000;
         let cdfs = published();
-        for text in [
-            "web-search",
-            "alibaba-wan",
-            "alibaba-storage",
-            "4kb..16kb",
-            "9kb",
-        ] {
+        for text in ["web-search", "alibaba-wan", "alibaba-storage", "4kb..16kb", "9kb"] {
             let sizes = text.parse::<Sizes>().unwrap();
             let mut rng = Rng::new(7);
             let draws = (0..DRAWS).map(|_| sizes.draw(&cdfs, &mut rng).unwrap() as f64);
             let mean = draws.sum::<f64>() / DRAWS as f64;
             let want = sizes.mean(&cdfs).unwrap();
             // Four standard errors of the widest distribution are below this.
-            assert!(
-                (mean / want - 1.0).abs() < 0.03,
-                "{text}: {mean}, not {want}"
-            );
+            assert!((mean / want - 1.0).abs() < 0.03, "{text}: {mean}, not {want}");
         }
     }
 
@@ -373,18 +345,9 @@ pub mod tests {
     #[test]
     fn errors_of_a_distribution_have_line_cause_and_fix() {
         for (text, words) in [
-            (
-                "0 0\n\nx 5\n9 100",
-                "line 3: 'x 5' is not a size and a percentage",
-            ),
-            (
-                "0 0\n9 99",
-                "line 2: the last share is 99, not 100 or 1 try: a last line",
-            ),
-            (
-                "7 0.1\n9 1",
-                "the first share is 0.1, not 0 try: a line before",
-            ),
+            ("0 0\n\nx 5\n9 100", "line 3: 'x 5' is not a size and a percentage"),
+            ("0 0\n9 99", "line 2: the last share is 99, not 100 or 1 try: a last line"),
+            ("7 0.1\n9 1", "the first share is 0.1, not 0 try: a line before"),
             ("0 0\n0.5 1000\n1 3000", "the first column has the shares"),
         ] {
             let said = Cdf::parse(text).unwrap_err().lines().join(" ");
@@ -395,11 +358,7 @@ pub mod tests {
     #[test]
     fn a_distribution_may_lie_beside_the_scenario() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(
-            dir.path().join("dctcp.v1.txt"),
-            "0 0\n10000 0.15\n30000 1\n",
-        )
-        .unwrap();
+        std::fs::write(dir.path().join("dctcp.v1.txt"), "0 0\n10000 0.15\n30000 1\n").unwrap();
         let read = |name: &str| {
             let dirs = [dir.path().to_owned()];
             Cdf::read(&Budget::default(), &dirs, Path::new("/nowhere"), name)
@@ -412,10 +371,7 @@ pub mod tests {
         let said = read("dctcp").unwrap_err().to_string();
         assert!(said.contains("no size distribution 'dctcp'"), "{said}");
         let said = read("../x").unwrap_err().to_string();
-        assert!(
-            said.contains("not a file below the scenario's folder"),
-            "{said}"
-        );
+        assert!(said.contains("not a file below the scenario's folder"), "{said}");
     }
 
     #[test]

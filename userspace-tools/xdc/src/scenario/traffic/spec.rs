@@ -143,10 +143,7 @@ impl TrafficSpec {
         }
         let (must, may): (&[&str], &[&str]) = match self.kind {
             Kind::Incast => (&["to"], &["flows", "per_host"]),
-            Kind::Bursts => (
-                &["to", "duration"],
-                &["period", "load", "flows", "per_host"],
-            ),
+            Kind::Bursts => (&["to", "duration"], &["period", "load", "flows", "per_host"]),
             Kind::Permutation => (&[], &["across"]),
             Kind::Poisson => (&["load"], &["local", "flows", "duration"]),
             Kind::Rpc => (&["to", "period"], &["random", "flows", "duration"]),
@@ -215,10 +212,7 @@ impl TrafficSpec {
     }
 
     fn refuse(&self, why: &str) -> Result<()> {
-        Err(Error::usage(format!(
-            "[[traffic]] of kind {}: {why}",
-            self.kind.name()
-        )))
+        Err(Error::usage(format!("[[traffic]] of kind {}: {why}", self.kind.name())))
     }
 
     pub fn hosts(&self, budget: &Budget) -> Result<Vec<String>> {

@@ -97,17 +97,10 @@ fn a_permutation_has_the_given_share_across() {
 fn groups_and_ideals_follow_the_path() {
     let text = format!("kind = \"permutation\"\n{ALL}\nsizes = \"1448b\"\nacross = \"50%\"");
     for flow in flows(&text, 3) {
-        let (group, least_ns) = if crosses(&flow) {
-            (INTER, 5_000_000)
-        } else {
-            (INTRA, 20_000)
-        };
+        let (group, least_ns) = if crosses(&flow) { (INTER, 5_000_000) } else { (INTRA, 20_000) };
         assert_eq!(flow.group, group);
         // Two links that serialize 1514 bytes at 8 ns each, and a port that sends at once.
-        assert!(
-            (least_ns..least_ns + 50_000).contains(&flow.ideal_ns),
-            "{flow:?}"
-        );
+        assert!((least_ns..least_ns + 50_000).contains(&flow.ideal_ns), "{flow:?}");
     }
 }
 
@@ -153,10 +146,7 @@ fn the_seed_decides_flows_and_the_scale_stretches_them() {
     let text =
         format!("kind = \"poisson\"\n{ALL}\nsizes = \"web-search\"\nload = \"40%\"\nflows = 500");
     let key = |flows: &[Flow]| -> Vec<_> {
-        flows
-            .iter()
-            .map(|flow| (flow.src.clone(), flow.dst.clone(), flow.bytes))
-            .collect()
+        flows.iter().map(|flow| (flow.src.clone(), flow.dst.clone(), flow.bytes)).collect()
     };
     let one = flows(&text, 1);
     assert_eq!(format!("{one:?}"), format!("{:?}", flows(&text, 1)));
@@ -179,11 +169,7 @@ fn incasts_and_bursts_end_at_one_host() {
     let text = "kind = \"incast\"\nhosts = [\"a[1-4]\", \"b[1-4]\"]\nto = \"a1\"\nsizes = \"1mb\"";
     let incast = flows(text, 1);
     assert_eq!(incast.len(), 7);
-    assert!(
-        incast
-            .iter()
-            .all(|flow| flow.dst == "a1" && flow.start_ns == 0)
-    );
+    assert!(incast.iter().all(|flow| flow.dst == "a1" && flow.start_ns == 0));
     let three: BTreeSet<_> = (0..20)
         .map(|seed| {
             let flows = flows(&format!("{text}\nflows = 3"), seed);
@@ -195,10 +181,7 @@ fn incasts_and_bursts_end_at_one_host() {
     let bursts = text.replace("incast", "bursts") + "\nperiod = \"1ms\"\nduration = \"3ms\"";
     let starts: Vec<_> = flows(&bursts, 1).iter().map(|flow| flow.start_ns).collect();
     assert_eq!(starts.len(), 21);
-    assert_eq!(
-        (starts[6], starts[7], starts[20]),
-        (0, 1_000_000, 2_000_000)
-    );
+    assert_eq!((starts[6], starts[7], starts[20]), (0, 1_000_000, 2_000_000));
 }
 
 #[test]
@@ -208,18 +191,10 @@ fn rpcs_come_at_fixed_or_random_times() {
     let fixed = flows(&format!("{text}\nflows = 1000"), 1);
     assert_eq!(fixed.len(), 2000);
     assert_eq!(fixed[2].start_ns, 15_025_000);
-    assert!(
-        fixed
-            .iter()
-            .all(|flow| (4000..=16000).contains(&flow.bytes))
-    );
+    assert!(fixed.iter().all(|flow| (4000..=16000).contains(&flow.bytes)));
     assert!(fixed.iter().all(|flow| flow.group == "rpc"));
     let random = flows(&format!("{text}\nrandom = true\nduration = \"250ms\""), 1);
-    assert!(
-        (random.len() as f64 / 20_000.0 - 1.0).abs() < 0.05,
-        "{}",
-        random.len()
-    );
+    assert!((random.len() as f64 / 20_000.0 - 1.0).abs() < 0.05, "{}", random.len());
 }
 
 #[test]
@@ -249,9 +224,7 @@ fn a_file_lists_flows() {
     let listed = |csv: &str, scale: u32| {
         let text = format!("{TWO}[[traffic]]\nkind = \"file\"\nfile = \"x.csv\"\nstart = \"1ms\"");
         let mut scenario = parse("two", &text, &[])?.scenario;
-        scenario
-            .files
-            .insert("x.csv".to_owned(), file::tests::of(csv));
+        scenario.files.insert("x.csv".to_owned(), file::tests::of(csv));
         match plan(&scenario, "cubic", 1, scale)?.job {
             Job::Run(run) => Ok::<_, Error>(run.flows),
             job => panic!("{job:?}"),
@@ -261,30 +234,14 @@ fn a_file_lists_flows() {
     let flows = listed(&format!("{header}\n30,a1,b1,5000,\n20,a1,a2,7,mice\n"), 2).unwrap();
     let told: Vec<_> = flows
         .iter()
-        .map(|flow| {
-            (
-                flow.start_ns,
-                flow.dst.as_str(),
-                flow.bytes,
-                flow.group.as_str(),
-            )
-        })
+        .map(|flow| (flow.start_ns, flow.dst.as_str(), flow.bytes, flow.group.as_str()))
         .collect();
-    let want = [
-        (2_040_000, "a2", 7, "mice"),
-        (2_060_000, "b1", 5000, "inter"),
-    ];
+    let want = [(2_040_000, "a2", 7, "mice"), (2_060_000, "b1", 5000, "inter")];
     assert_eq!(told, want);
     for (row, words) in [
-        (
-            "1,a1,zz,1,",
-            "x.csv: line 2: a flow names 'zz', which is not a node",
-        ),
+        ("1,a1,zz,1,", "x.csv: line 2: a flow names 'zz', which is not a node"),
         ("1,a1,a1,1,", "line 2: 'a1' sends to itself"),
-        (
-            "1,a1,a2,1,=1",
-            "line 2: '=1' is not a valid name of a group",
-        ),
+        ("1,a1,a2,1,=1", "line 2: '=1' is not a valid name of a group"),
     ] {
         let err = listed(&format!("{header}\n{row}\n"), 1).unwrap_err();
         assert!(err.to_string().contains(words), "{err}");
@@ -319,30 +276,14 @@ fn a_matrix_numbers_the_hosts_and_its_triggers_name_flows() {
         .map(|flow| (flow.src.as_str(), flow.dst.as_str(), flow.start_ns))
         .collect();
     // The block's start delays only flows without a trigger.
-    let want = [
-        ("b1", "a1", 0),
-        ("a2", "b2", 1_005_000),
-        ("a1", "b1", 1_007_000),
-    ];
+    let want = [("b1", "a1", 0), ("a2", "b2", 1_005_000), ("a1", "b1", 1_007_000)];
     assert_eq!(told, want);
-    let gate = Gate {
-        needs: 2,
-        received: vec![1],
-        acked: vec![2],
-        starts: vec![0],
-    };
+    let gate = Gate { needs: 2, received: vec![1], acked: vec![2], starts: vec![0] };
     assert_eq!(run.gates, [gate]);
     let run = with_matrix("hosts = [\"b[1-4]\", \"a[1-2]\"]", matrix).unwrap();
-    assert_eq!(
-        (run.flows[1].src.as_str(), run.flows[1].dst.as_str()),
-        ("b2", "a2")
-    );
+    assert_eq!((run.flows[1].src.as_str(), run.flows[1].dst.as_str()), ("b2", "a2"));
     for (more, matrix, words) in [
-        (
-            "",
-            "0->8 start 0 size 1\n",
-            "x: line 1: there is no host 8: the last of 8 hosts is 7",
-        ),
+        ("", "0->8 start 0 size 1\n", "x: line 1: there is no host 8: the last of 8 hosts is 7"),
         ("", "3->3 start 0 size 1\n", "line 1: 'a4' sends to itself"),
         ("persistent = true", matrix, "excludes 'persistent'"),
         (
@@ -360,12 +301,7 @@ fn a_matrix_numbers_the_hosts_and_its_triggers_name_flows() {
 fn the_unit_of_a_matrix_is_required() {
     let text = format!("{TWO}[[traffic]]\nkind = \"htsim\"\nfile = \"x\"\n");
     let said = parse("two", &text, &[]).unwrap_err().lines().join(" ");
-    let both = [
-        "start_unit = \"ps\"",
-        "start_unit = \"us\"",
-        "csg-htsim",
-        "Uno_SC25",
-    ];
+    let both = ["start_unit = \"ps\"", "start_unit = \"us\"", "csg-htsim", "Uno_SC25"];
     assert!(both.iter().all(|words| said.contains(words)), "{said}");
 }
 
@@ -405,10 +341,7 @@ fn a_group_starts_after_another() {
     };
     assert_eq!(run.gates, [gate(&[0, 1], &[2, 3]), gate(&[2, 3], &[5])]);
     for (rows, words) in [
-        (
-            "1,a4,b4,10,,tow\n",
-            "after = 'tow': no flow is in this group",
-        ),
+        ("1,a4,b4,10,,tow\n", "after = 'tow': no flow is in this group"),
         (
             "1,a4,b4,10,three,four\n1,a3,b4,10,four,three\n",
             "never starts: it waits for its own end",
@@ -423,15 +356,11 @@ fn a_group_starts_after_another() {
 fn a_flow_of_size_0_needs_a_duration_and_nothing_waits_for_it() {
     let endless = "0->1 start 0 size 0\n";
     let said = with_matrix("", endless).unwrap_err().to_string();
-    assert!(
-        said.contains("x: line 1: a flow of size 0 never ends"),
-        "{said}"
-    );
+    assert!(said.contains("x: line 1: a flow of size 0 never ends"), "{said}");
     let of = |matrix: &str| {
         let read = htsim::parse(matrix, spec::StartUnit::Us).unwrap();
-        let mut scenario = parse("two", &format!("duration = \"1s\"\n{TWO}{MATRIX}"), &[])
-            .unwrap()
-            .scenario;
+        let mut scenario =
+            parse("two", &format!("duration = \"1s\"\n{TWO}{MATRIX}"), &[]).unwrap().scenario;
         scenario.files.insert("x".to_owned(), read);
         plan(&scenario, "cubic", 1, 1)
     };
@@ -461,10 +390,7 @@ fn bursts_offer_their_load() {
 #[test]
 fn missing_and_unused_keys_of_a_kind_are_named() {
     for (text, word) in [
-        (
-            "kind = \"poisson\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nflows = 1",
-            "load",
-        ),
+        ("kind = \"poisson\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nflows = 1", "load"),
         (
             "kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nto = \"b1\"\nload = \"9%\"",
             "load",
@@ -474,10 +400,7 @@ fn missing_and_unused_keys_of_a_kind_are_named() {
             "flows",
         ),
         ("kind = \"incast\"\nhosts = [\"a1\"]\nto = \"b1\"", "sizes"),
-        (
-            "kind = \"incast\"\nhosts = [\"a1\", \"a1\"]\nsizes = \"1mb\"\nto = \"b1\"",
-            "twice",
-        ),
+        ("kind = \"incast\"\nhosts = [\"a1\", \"a1\"]\nsizes = \"1mb\"\nto = \"b1\"", "twice"),
         (
             "kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nto = \"b1\"\nper_host = 0",
             "per_host",
@@ -486,32 +409,17 @@ fn missing_and_unused_keys_of_a_kind_are_named() {
             "kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nto = \"b1\"\nper_host = 60000",
             "55536",
         ),
-        (
-            "kind = \"incast\"\nsizes = \"1mb\"\nto = \"b1\"",
-            "needs 'hosts'",
-        ),
-        (
-            "kind = \"file\"\nfile = \"x.csv\"\nsizes = \"1mb\"",
-            "takes no 'sizes'",
-        ),
+        ("kind = \"incast\"\nsizes = \"1mb\"\nto = \"b1\"", "needs 'hosts'"),
+        ("kind = \"file\"\nfile = \"x.csv\"\nsizes = \"1mb\"", "takes no 'sizes'"),
         ("kind = \"file\"", "needs 'file'"),
         ("kind = \"file\"\nfile = \"x.csv\"", "was not read"),
-        (
-            "kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nto = \"zz\"",
-            "zz",
-        ),
-        (
-            "kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"nobodys\"\nto = \"b1\"",
-            "nobodys",
-        ),
+        ("kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nto = \"zz\"", "zz"),
+        ("kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"nobodys\"\nto = \"b1\"", "nobodys"),
         (
             "kind = \"permutation\"\nhosts = [\"a[1-2]\"]\nsizes = \"1mb\"\nacross = \"50%\"",
             "two datacenters",
         ),
-        (
-            "kind = \"permutation\"\nhosts = [\"a1\"]\nsizes = \"1mb\"",
-            "itself",
-        ),
+        ("kind = \"permutation\"\nhosts = [\"a1\"]\nsizes = \"1mb\"", "itself"),
         (
             "kind = \"rpc\"\nhosts = [\"a1\"]\nsizes = \"1b\"\nto = \"b1\"\nperiod = \"1us\"\nduration = \"1s\"",
             "55536",
@@ -527,25 +435,11 @@ fn bbr_runs_between_datacenters_and_dctcp_inside() {
     let text = format!("kind = \"permutation\"\n{ALL}\nsizes = \"1mb\"\nacross = \"50%\"");
     let run = run_with(&text, 1, 1, "bbr-dctcp").unwrap();
     let congctl = run.topology.congctl.as_ref().unwrap();
-    assert_eq!(
-        (congctl.inside.as_str(), congctl.across.as_str()),
-        ("dctcp", "bbr")
-    );
-    let site = |name: &str| {
-        run.topology
-            .nodes
-            .iter()
-            .find(|node| node.name == name)
-            .unwrap()
-            .site
-    };
+    assert_eq!((congctl.inside.as_str(), congctl.across.as_str()), ("dctcp", "bbr"));
+    let site = |name: &str| run.topology.nodes.iter().find(|node| node.name == name).unwrap().site;
     assert!(run.flows.iter().any(crosses));
     for flow in &run.flows {
-        assert_eq!(
-            site(&flow.src) != site(&flow.dst),
-            crosses(flow),
-            "{flow:?}"
-        );
+        assert_eq!(site(&flow.src) != site(&flow.dst), crosses(flow), "{flow:?}");
         // A socket's choice would hide the route's.
         assert_eq!((&flow.cc, &flow.receiver_cc), (&None, &None));
     }

@@ -16,12 +16,7 @@ use super::{Finding, under};
 /// first; the others run those of User Mode Linux.
 const SERIES: [&str; 2] = ["7.3", "7.2"];
 /// Plugin folders of iproute2, by distribution.
-const TC_DIRS: [&str; 4] = [
-    "usr/lib/tc",
-    "usr/lib64/tc",
-    "usr/lib/x86_64-linux-gnu/tc",
-    "lib/tc",
-];
+const TC_DIRS: [&str; 4] = ["usr/lib/tc", "usr/lib64/tc", "usr/lib/x86_64-linux-gnu/tc", "lib/tc"];
 
 pub struct Kernel {
     root: PathBuf,
@@ -44,13 +39,7 @@ impl Kernel {
             Ok(text) => Some((kdir.join(".config"), Config::parse(&text))),
             Err(_) => kconfig::of_kernel(root, &release, runs),
         };
-        Self {
-            root: root.to_path_buf(),
-            release,
-            kdir,
-            running: runs,
-            config,
-        }
+        Self { root: root.to_path_buf(), release, kdir, running: runs, config }
     }
 
     fn read(&self, path: &str) -> Option<String> {
@@ -60,12 +49,7 @@ impl Kernel {
 }
 
 pub fn findings(kernel: &Kernel) -> Vec<Finding> {
-    let mut findings = vec![
-        version(kernel),
-        options(kernel),
-        metadata(kernel),
-        signatures(kernel),
-    ];
+    let mut findings = vec![version(kernel), options(kernel), metadata(kernel), signatures(kernel)];
     if kernel.running {
         findings.push(installed(kernel));
     }
@@ -101,10 +85,7 @@ fn version(kernel: &Kernel) -> Finding {
     Finding::fail(
         "kernel",
         format!("{release} is unknown: the modules build for Linux {known} only"),
-        format!(
-            "boot Linux {}, such as Debian's (trixie-backports)",
-            SERIES[0]
-        ),
+        format!("boot Linux {}, such as Debian's (trixie-backports)", SERIES[0]),
     )
 }
 
@@ -123,10 +104,7 @@ fn options(kernel: &Kernel) -> Finding {
         .map(|name| format!("CONFIG_{name}=y"))
         .collect();
     match missing.is_empty() {
-        true => Finding::ok(
-            "kernel options",
-            format!("CONFIG_RUST=y in {}", path.display()),
-        ),
+        true => Finding::ok("kernel options", format!("CONFIG_RUST=y in {}", path.display())),
         false => Finding::fail(
             "kernel options",
             format!("lacks {} in {}", missing.join(" "), path.display()),
@@ -159,17 +137,12 @@ fn signatures(kernel: &Kernel) -> Finding {
     const WHAT: &str = "module signatures";
     const FIX: &str =
         "make install SIGN_KEY=FILE SIGN_CERT=FILE, a key that is enrolled (mokutil --import)";
-    let forced = kernel
-        .config
-        .as_ref()
-        .is_some_and(|(_, config)| config.is_on("MODULE_SIG_FORCE"));
+    let forced = kernel.config.as_ref().is_some_and(|(_, config)| config.is_on("MODULE_SIG_FORCE"));
     let of_running = |path: &str| kernel.running.then(|| kernel.read(path)).flatten();
     let enforced = of_running("sys/module/module/parameters/sig_enforce").as_deref() == Some("Y");
     // The active mode is in brackets.
     let lockdown = of_running("sys/kernel/security/lockdown").unwrap_or_default();
-    let locked = ["[integrity]", "[confidentiality]"]
-        .iter()
-        .any(|mode| lockdown.contains(mode));
+    let locked = ["[integrity]", "[confidentiality]"].iter().any(|mode| lockdown.contains(mode));
     let secure = kernel.running && secure_boot(&kernel.root);
     if forced || enforced || locked {
         let why = match (forced, enforced) {
@@ -179,11 +152,7 @@ fn signatures(kernel: &Kernel) -> Finding {
         };
         Finding::fail(WHAT, format!("{why}: an unsigned module is refused"), FIX)
     } else if secure {
-        Finding::warn(
-            WHAT,
-            "secure boot is on: a distribution may refuse unsigned modules",
-            FIX,
-        )
+        Finding::warn(WHAT, "secure boot is on: a distribution may refuse unsigned modules", FIX)
     } else {
         Finding::ok(WHAT, "not required")
     }
@@ -201,9 +170,7 @@ fn installed(kernel: &Kernel) -> Finding {
     let there = |module: &&str| {
         folders.iter().any(|folder| {
             let path = |ext: &str| dir.join(folder).join(format!("{module}{ext}"));
-            ["", ".xz", ".zst", ".gz"]
-                .iter()
-                .any(|packed| path(&format!(".ko{packed}")).exists())
+            ["", ".xz", ".zst", ".gz"].iter().any(|packed| path(&format!(".ko{packed}")).exists())
         })
     };
     let missing: Vec<_> = ours().filter(|module| !there(module)).collect();
@@ -211,11 +178,7 @@ fn installed(kernel: &Kernel) -> Finding {
         true => Finding::ok("modules", format!("installed for {}", kernel.release)),
         false => Finding::fail(
             "modules",
-            format!(
-                "not installed for {}: {}",
-                kernel.release,
-                missing.join(" ")
-            ),
+            format!("not installed for {}: {}", kernel.release, missing.join(" ")),
             format!("sudo make install KDIR={}", kernel.kdir.display()),
         ),
     }
@@ -247,11 +210,7 @@ fn ecn(kernel: &Kernel) -> Finding {
             fix,
         ),
         Some("0") => Finding::warn("ECN", format!("off: no packet is marked; {OTHER}"), fix),
-        _ => Finding::warn(
-            "ECN",
-            "net.ipv4.tcp_ecn cannot be read",
-            "sysctl net.ipv4.tcp_ecn",
-        ),
+        _ => Finding::warn("ECN", "net.ipv4.tcp_ecn cannot be read", "sysctl net.ipv4.tcp_ecn"),
     }
 }
 
@@ -274,10 +233,7 @@ fn equal_dscps(
 ) -> Option<(&'static str, &'static str, String)> {
     let names = xdc_algo::tlt::PARAMS.iter().map(ParamInfo::name);
     let names: Vec<_> = names.filter(|name| name.starts_with("dscp_")).collect();
-    let dscps: Vec<_> = names
-        .iter()
-        .map(|name| sysctl(&format!("tlt/{name}")))
-        .collect();
+    let dscps: Vec<_> = names.iter().map(|name| sysctl(&format!("tlt/{name}"))).collect();
     let mut pairs = (0..names.len()).flat_map(|i| (i + 1..names.len()).map(move |j| (i, j)));
     let (i, j) = pairs.find(|&(i, j)| dscps[i].is_some() && dscps[i] == dscps[j])?;
     Some((names[i], names[j], dscps[i].clone()?))
@@ -292,10 +248,7 @@ fn tlt(kernel: &Kernel) -> Finding {
     {
         return Finding::warn(
             WHAT,
-            format!(
-                "tlt cannot be loaded: no CONFIG_NETFILTER=y in {}",
-                path.display()
-            ),
+            format!("tlt cannot be loaded: no CONFIG_NETFILTER=y in {}", path.display()),
             "a kernel with it; the other modules do not need it",
         );
     }
@@ -344,10 +297,8 @@ fn devices(kernel: &Kernel) -> Vec<Finding> {
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
     names.sort();
-    let mtus: Vec<_> = names
-        .iter()
-        .filter_map(|name| kernel.read(&format!("sys/class/net/{name}/mtu")))
-        .collect();
+    let mtus: Vec<_> =
+        names.iter().filter_map(|name| kernel.read(&format!("sys/class/net/{name}/mtu"))).collect();
     let mut findings = Vec::new();
     if let Some(first) = mtus.first() {
         findings.push(match mtus.iter().all(|mtu| mtu == first) {
@@ -400,10 +351,7 @@ fn offloads(name: &str, features: &str) -> Finding {
             "{} on: fine for a sender, and phantom splits packets before it marks (gso auto); other qdiscs, such as red, mark 64 kB at once",
             large.join(", ")
         ),
-        format!(
-            "if a qdisc other than phantom marks: ethtool -K {name} {}",
-            words.join(" ")
-        ),
+        format!("if a qdisc other than phantom marks: ethtool -K {name} {}", words.join(" ")),
     )
 }
 

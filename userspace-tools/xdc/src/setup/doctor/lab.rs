@@ -61,26 +61,15 @@ fn programs() -> Vec<Finding> {
     .into_iter()
     .map(|(program, package)| match find_program(program) {
         Some(path) => Finding::ok(program, path.display().to_string()),
-        None => Finding::fail(
-            program,
-            "not installed",
-            format!("apt-get install {package}"),
-        ),
+        None => Finding::fail(program, "not installed", format!("apt-get install {package}")),
     })
     .collect()
 }
 
 fn kernel(home: &Home, flavour: Flavour) -> Finding {
-    let found = home
-        .kernel(flavour)
-        .and_then(|_| home.modules(flavour))
-        .and_then(|modules| {
-            Ok(format!(
-                "Linux {}, {} modules",
-                home.release(flavour)?,
-                modules.len()
-            ))
-        });
+    let found = home.kernel(flavour).and_then(|_| home.modules(flavour)).and_then(|modules| {
+        Ok(format!("Linux {}, {} modules", home.release(flavour)?, modules.len()))
+    });
     let what = format!("kernel {}", flavour.name());
     match (flavour, found) {
         // Needed only for tests.
@@ -108,11 +97,7 @@ fn kvm(home: &Home) -> Result<Finding> {
     Ok(if !Path::new("/dev/kvm").exists() {
         Finding::warn("KVM", "no /dev/kvm, so guests are emulated", MEND)
     } else if home.kernel(Flavour::X86).is_err() || home.agent().is_err() {
-        Finding::warn(
-            "KVM",
-            "not probed: the guest's kernel or agent is missing",
-            "make",
-        )
+        Finding::warn("KVM", "not probed: the guest's kernel or agent is missing", "make")
     } else if kvm_works_now(home)? {
         Finding::ok("KVM", "runs a guest")
     } else {
@@ -161,10 +146,7 @@ mod tests {
     #[test]
     fn little_memory_is_a_warning() {
         let verdict = |text: &str| memory(text).verdict;
-        assert_eq!(
-            verdict("MemTotal: 1 kB\nMemAvailable:    8388608 kB\n"),
-            Verdict::Ok
-        );
+        assert_eq!(verdict("MemTotal: 1 kB\nMemAvailable:    8388608 kB\n"), Verdict::Ok);
         assert_eq!(verdict("MemAvailable:    1048576 kB\n"), Verdict::Warn);
         assert_eq!(verdict(""), Verdict::Warn);
     }

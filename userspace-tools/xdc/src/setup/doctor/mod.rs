@@ -44,12 +44,7 @@ impl Finding {
     }
 
     fn new(what: &str, verdict: Verdict, detail: String, fix: Option<String>) -> Self {
-        Self {
-            what: what.to_owned(),
-            verdict,
-            detail,
-            fix,
-        }
+        Self { what: what.to_owned(), verdict, detail, fix }
     }
 
     /// Reduces a failure to a warning, for optional requirements.
@@ -82,10 +77,7 @@ pub fn command(kdir: Option<&Path>, json: bool) -> Result<bool> {
         host = host.into_iter().map(Finding::softened).collect();
     }
     let next = next(&guests, &host, kdir);
-    let sound = guests
-        .iter()
-        .chain(&host)
-        .all(|finding| finding.verdict != Verdict::Fail);
+    let sound = guests.iter().chain(&host).all(|finding| finding.verdict != Verdict::Fail);
     let report = Report { guests, host, next };
     if json {
         let text = serde_json::to_string_pretty(&report)
@@ -158,14 +150,8 @@ mod tests {
         assert_eq!(next(&bad, &ok(), None), "make");
         assert_eq!(next(&ok(), &bad, None), "make");
         assert_eq!(next(&ok(), &ok(), None), "xdc run two-dc-1g --engine uml");
-        assert_eq!(
-            next(&ok(), &ok(), Some(Path::new("k"))),
-            "sudo make install KDIR=k"
-        );
-        assert_eq!(
-            next(&bad, &ok(), Some(Path::new("k"))),
-            "sudo make install KDIR=k"
-        );
+        assert_eq!(next(&ok(), &ok(), Some(Path::new("k"))), "sudo make install KDIR=k");
+        assert_eq!(next(&bad, &ok(), Some(Path::new("k"))), "sudo make install KDIR=k");
         let installed = vec![Finding::warn("checkout", "x", "XDC_HOME=DIR")];
         assert_eq!(next(&installed, &ok(), None), "sudo modprobe tcp_unocc");
         let soft: Vec<_> = bad.into_iter().map(Finding::softened).collect();

@@ -39,11 +39,7 @@ impl Tools {
             }
             None => None,
         };
-        let mut tools = Self {
-            root,
-            variables: Vec::new(),
-            checks: Vec::new(),
-        };
+        let mut tools = Self { root, variables: Vec::new(), checks: Vec::new() };
         let rustc = ["rustc", "/usr/bin/rustc"].map(str::to_owned);
         let rustc = tools.find_one("rustc", &rustc, config.value("RUSTC_VERSION_TEXT"))?;
         let bindgen = ["bindgen".to_owned()];
@@ -52,9 +48,7 @@ impl Tools {
         // gcc's version text begins with the name it was called by.
         let name = match config.is_on("CC_IS_CLANG") {
             true => "clang",
-            false => compiler
-                .and_then(|text| text.split(' ').next())
-                .unwrap_or("gcc"),
+            false => compiler.and_then(|text| text.split(' ').next()).unwrap_or("gcc"),
         };
         let cc = tools.find_one("C compiler", &[name.to_owned()], compiler)?;
         tools.variables = vec![format!("RUSTC={rustc}"), format!("BINDGEN={bindgen}")];
@@ -72,19 +66,13 @@ impl Tools {
         wanted: Option<&str>,
     ) -> Result<String> {
         let wanted = wanted.ok_or_else(|| {
-            Error::failure(format!(
-                "the kernel's configuration does not name its {what}"
-            ))
+            Error::failure(format!("the kernel's configuration does not name its {what}"))
         })?;
         let mut found = Vec::new();
         for candidate in candidates {
             let text = self.version(candidate)?;
             if text.as_deref() == Some(wanted) {
-                self.checks.push(Check {
-                    what,
-                    same: true,
-                    detail: wanted.to_owned(),
-                });
+                self.checks.push(Check { what, same: true, detail: wanted.to_owned() });
                 return Ok(candidate.clone());
             }
             found.extend(text);
@@ -103,18 +91,11 @@ impl Tools {
 
     /// First line of a program's version text.
     fn version(&self, program: &str) -> Result<Option<String>> {
-        let output = self
-            .command(program, &[])?
-            .arg("--version")
-            .stderr(Stdio::null())
-            .output();
-        Ok(output
-            .ok()
-            .filter(|output| output.status.success())
-            .and_then(|output| {
-                let text = String::from_utf8_lossy(&output.stdout).into_owned();
-                text.lines().next().map(str::to_owned)
-            }))
+        let output = self.command(program, &[])?.arg("--version").stderr(Stdio::null()).output();
+        Ok(output.ok().filter(|output| output.status.success()).and_then(|output| {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.lines().next().map(str::to_owned)
+        }))
     }
 
     /// A command for a program, here or in the other root, where `dirs` are visible.
@@ -144,15 +125,9 @@ pub fn source(headers: &Headers, given: Option<&Path>) -> Result<PathBuf> {
                 )
             })?,
     };
-    fs::canonicalize(&source)
-        .ok()
-        .filter(|dir| dir.join("rust/kernel/lib.rs").exists())
-        .ok_or_else(|| {
-            Error::usage(format!(
-                "{} is not a kernel source with Rust",
-                source.display()
-            ))
-        })
+    fs::canonicalize(&source).ok().filter(|dir| dir.join("rust/kernel/lib.rs").exists()).ok_or_else(
+        || Error::usage(format!("{} is not a kernel source with Rust", source.display())),
+    )
 }
 
 /// Version `7.3.4` of release `7.3.4+deb13-cloud-amd64`.
@@ -174,18 +149,11 @@ pub fn metadata(
     let config = out.join(".config");
     fs::copy(headers.dir.join(".config"), &config)
         .map_err(|err| Error::io(config.display(), &err))?;
-    let local = headers
-        .release
-        .strip_prefix(version(&headers.release))
-        .unwrap_or_default();
+    let local = headers.release.strip_prefix(version(&headers.release)).unwrap_or_default();
     let log_path = out.join("xdc-kdir.log");
     let log = File::create(&log_path).map_err(|err| Error::io(log_path.display(), &err))?;
     for target in ["olddefconfig", "modules_prepare"] {
-        eprintln!(
-            "xdc: {}: make {target} (log: {})",
-            headers.release,
-            log_path.display()
-        );
+        eprintln!("xdc: {}: make {target} (log: {})", headers.release, log_path.display());
         let mut make = tools.command("make", &[source, out])?;
         make.args(&tools.variables);
         let output = |log: &File| log.try_clone().map_err(|err| Error::io("the log", &err));
@@ -238,11 +206,7 @@ pub fn finish(headers: &Headers, tools: &Tools, modules: &Path, out: &Path) -> R
         "# SPDX-License-Identifier: GPL-2.0\n# By xdc kdir; read by qemu-images/modules.sh.\n",
     );
     let root = tools.root.as_deref().unwrap_or(Path::new(""));
-    if let Some(variable) = tools
-        .variables
-        .iter()
-        .find(|it| it.contains(char::is_whitespace))
-    {
+    if let Some(variable) = tools.variables.iter().find(|it| it.contains(char::is_whitespace)) {
         return Err(Error::usage(format!("make cannot take '{variable}'"))
             .hint("tools whose paths have no spaces"));
     }
@@ -271,10 +235,8 @@ fn vermagic(modules: &Path) -> Option<String> {
 }
 
 fn first_module(dir: &Path) -> Option<PathBuf> {
-    let mut entries: Vec<_> = fs::read_dir(dir)
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
+    let mut entries: Vec<_> =
+        fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     entries.sort();
     entries.into_iter().find_map(|path| {
         let name = path.file_name()?.to_str()?;
@@ -305,20 +267,11 @@ mod tests {
         );
         let tools = Tools::find(&config, None).unwrap();
         assert!(tools.checks.len() == 3 && tools.checks.iter().all(|check| !check.same));
-        assert!(
-            tools.checks[2]
-                .detail
-                .contains("no-such-gcc is missing here")
-        );
+        assert!(tools.checks[2].detail.contains("no-such-gcc is missing here"));
         // Each is an argument of make; finish() refuses spaces in them.
         assert_eq!(
             tools.variables,
-            [
-                "RUSTC=rustc",
-                "BINDGEN=bindgen",
-                "CC=no-such-gcc",
-                "HOSTCC=no-such-gcc"
-            ]
+            ["RUSTC=rustc", "BINDGEN=bindgen", "CC=no-such-gcc", "HOSTCC=no-such-gcc"]
         );
         let silent = Tools::find(&Config::parse("CONFIG_RUST=y\n"), None);
         assert!(silent.is_err());

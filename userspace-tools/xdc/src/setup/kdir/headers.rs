@@ -51,21 +51,13 @@ impl Headers {
 fn common(dir: &Path, makefile: &str) -> PathBuf {
     let named = makefile
         .lines()
-        .find_map(|line| {
-            line.strip_prefix("include ")?
-                .trim()
-                .strip_suffix("/Makefile")
-        })
+        .find_map(|line| line.strip_prefix("include ")?.trim().strip_suffix("/Makefile"))
         .map(Path::new);
     let Some(named) = named else {
         return dir.to_path_buf();
     };
     let beside = dir.with_file_name(named.file_name().unwrap_or_default());
-    if beside.is_dir() {
-        beside
-    } else {
-        named.to_path_buf()
-    }
+    if beside.is_dir() { beside } else { named.to_path_buf() }
 }
 
 #[cfg(test)]
@@ -75,10 +67,7 @@ mod tests {
     #[test]
     fn common_headers_are_found_by_the_makefile() {
         let root = tempfile::tempdir().unwrap();
-        let (own, shared) = (
-            root.path().join("headers-x"),
-            root.path().join("headers-common"),
-        );
+        let (own, shared) = (root.path().join("headers-x"), root.path().join("headers-common"));
         fs::create_dir_all(&own).unwrap();
         fs::create_dir_all(&shared).unwrap();
         let makefile =

@@ -80,10 +80,7 @@ pub fn command(request: &Request) -> Result<bool> {
     }
     let tools = build::Tools::find(&headers.config, request.root.as_deref())?;
     if headers.has_metadata() {
-        eprintln!(
-            "xdc: {} has its Rust metadata already",
-            headers.dir.display()
-        );
+        eprintln!("xdc: {} has its Rust metadata already", headers.dir.display());
         return report(request, &headers.release, &headers.dir, &tools.checks);
     }
     if let Some(bad) = tools.checks.iter().find(|check| !check.same) {
@@ -118,12 +115,7 @@ pub fn command(request: &Request) -> Result<bool> {
 fn report(request: &Request, release: &str, kdir: &Path, checks: &[Check]) -> Result<bool> {
     let usable = checks.iter().all(|check| check.same);
     if request.json {
-        let report = Report {
-            release,
-            kdir,
-            usable,
-            checks,
-        };
+        let report = Report { release, kdir, usable, checks };
         let text = serde_json::to_string_pretty(&report)
             .map_err(|err| Error::failure(format!("the report cannot be written: {err}")))?;
         println!("{text}");

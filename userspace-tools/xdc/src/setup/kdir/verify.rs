@@ -105,11 +105,7 @@ fn generated(headers: &Headers, out: &Path, what: &'static str, names: &[&str]) 
             continue;
         };
         let ours = fs::read(out.join(&name)).unwrap_or_default();
-        let list = if ours == theirs {
-            &mut same
-        } else {
-            &mut differ
-        };
+        let list = if ours == theirs { &mut same } else { &mut differ };
         list.push(name.display().to_string());
     }
     Ok(Check {
@@ -129,11 +125,7 @@ fn built_exports(out: &Path) -> Result<BTreeSet<String>> {
     let entries = fs::read_dir(&dir).map_err(|err| Error::io(dir.display(), &err))?;
     let mut symbols = BTreeSet::new();
     for path in entries.flatten().map(|entry| entry.path()) {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with("exports_") && name.ends_with("_generated.h") {
             let text = fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))?;
             symbols.extend(exports(&text).filter(|name| is_rusts(name)));
@@ -171,16 +163,8 @@ fn packaged_symbols(symvers: &str) -> BTreeMap<String, u64> {
 }
 
 fn symbols(built: &BTreeSet<String>, theirs: &BTreeMap<String, u64>) -> Check {
-    let missing: Vec<_> = theirs
-        .keys()
-        .filter(|name| !built.contains(*name))
-        .cloned()
-        .collect();
-    let extra: Vec<_> = built
-        .iter()
-        .filter(|name| !theirs.contains_key(*name))
-        .cloned()
-        .collect();
+    let missing: Vec<_> = theirs.keys().filter(|name| !built.contains(*name)).cloned().collect();
+    let extra: Vec<_> = built.iter().filter(|name| !theirs.contains_key(*name)).cloned().collect();
     let same = missing.is_empty() && extra.is_empty() && !built.is_empty();
     Check {
         what: "Rust symbols",
@@ -205,9 +189,7 @@ fn built_versions(out: &Path) -> Result<BTreeMap<String, u64>> {
     let mut crcs = BTreeMap::new();
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.extension().is_some_and(|ext| ext == "cmd") {
-            crcs.extend(symvers_of_cmd(
-                &fs::read_to_string(&path).unwrap_or_default(),
-            ));
+            crcs.extend(symvers_of_cmd(&fs::read_to_string(&path).unwrap_or_default()));
         }
     }
     Ok(crcs)
@@ -265,11 +247,7 @@ mod tests {
         assert!(symbols(&set(&["_RNvCs1_4core3one", "rust_helper_two"]), &theirs).same);
         let other_rustc = symbols(&set(&["_RNvCs2_4core3one", "rust_helper_two"]), &theirs);
         assert!(!other_rustc.same);
-        assert!(
-            other_rustc
-                .detail
-                .starts_with("1 of the kernel's 2 are missing here, 1 of ours")
-        );
+        assert!(other_rustc.detail.starts_with("1 of the kernel's 2 are missing here, 1 of ours"));
         assert!(!symbols(&set(&["rust_helper_two"]), &theirs).same);
         assert!(!symbols(&set(&[]), &BTreeMap::new()).same);
     }

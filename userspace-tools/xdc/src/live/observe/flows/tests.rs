@@ -54,12 +54,7 @@ pub fn params() -> Params {
 }
 
 pub fn flow(cc: &str, algorithm: Option<u8>) -> Flow {
-    Flow::new(
-        &socket(cc, algorithm),
-        None,
-        &params(),
-        &Connections::default(),
-    )
+    Flow::new(&socket(cc, algorithm), None, &params(), &Connections::default())
 }
 
 fn state(flow: &Flow, key: &str) -> Json {
@@ -79,14 +74,7 @@ fn prefixes_contain_their_addresses() {
     assert!(!has("0.0.0.0/0", "::1"));
     assert!(has("fd09::/64", "fd09::2"));
     assert!(!has("fd09::/64", "fd0a::2"));
-    for bad in [
-        "",
-        "10.9.0",
-        "10.9.0.0/33",
-        "fd09::/129",
-        "10.0.0.0/",
-        "a/8",
-    ] {
+    for bad in ["", "10.9.0", "10.9.0.0/33", "fd09::/129", "10.0.0.0/", "a/8"] {
         assert!(prefix(bad).is_err(), "{bad}");
     }
 }
@@ -111,10 +99,7 @@ fn filters_select_sockets() {
     }
     .query();
     assert_eq!((query.states, query.dport), (1 << 1 | 1 << 10, Some(5001)));
-    let all = Filter {
-        state: vec!["all".into()],
-        ..Filter::default()
-    };
+    let all = Filter { state: vec!["all".into()], ..Filter::default() };
     assert_eq!(all.query().states, u32::MAX);
     assert_eq!(Filter::default().query(), Query::default());
 }
@@ -145,12 +130,7 @@ fn every_algorithm_shows_its_state() {
         let shown = serde_json::to_value(&flow).unwrap();
         let shown = shown[algorithm.name()].as_object().unwrap();
         for state in algorithm.state {
-            assert!(
-                !shown[state.key].is_null(),
-                "{} {}",
-                algorithm.name(),
-                state.key
-            );
+            assert!(!shown[state.key].is_null(), "{} {}", algorithm.name(), state.key);
         }
         let profile = if algorithm.has_profiles() { 2 } else { 0 };
         assert_eq!(shown.len(), algorithm.state.len() + 2 + profile);
@@ -171,12 +151,7 @@ fn a_table_fits_100_columns() {
     let tcp = long.tcp.as_mut().unwrap();
     (tcp.cwnd_packets, tcp.srtt_us) = (99_999_999, 999_999_999);
     let mut lines = vec![header()];
-    for flow in [
-        flow("unocc", UNOCC),
-        flow("gemini", GEMINI),
-        flow("cubic", None),
-        long,
-    ] {
+    for flow in [flow("unocc", UNOCC), flow("gemini", GEMINI), flow("cubic", None), long] {
         lines.extend(flow.rows());
     }
     for line in &lines {
@@ -184,14 +159,8 @@ fn a_table_fits_100_columns() {
     }
     assert!(lines.last().unwrap().ends_with("[slow start, reduced]"));
     let text = lines.join("\n");
-    assert!(
-        text.contains("unocc       10.9.0.1:40000          10.9.0.2:5001"),
-        "{text}"
-    );
-    assert!(
-        text.contains("intra RTT 14 us  E 0.2500  epochs 12345  QA 2  [reduced]"),
-        "{text}"
-    );
+    assert!(text.contains("unocc       10.9.0.1:40000          10.9.0.2:5001"), "{text}");
+    assert!(text.contains("intra RTT 14 us  E 0.2500  epochs 12345  QA 2  [reduced]"), "{text}");
     assert!(text.contains("[2001:db8:1111~6]:40000"), "{text}");
 }
 
@@ -208,10 +177,7 @@ fn json_has_units_and_only_the_algorithms_own_state() {
     ] {
         assert!(text.contains(key), "{key} in {text}");
     }
-    assert!(
-        !text.contains("gemini") && !text.contains("netns"),
-        "{text}"
-    );
+    assert!(!text.contains("gemini") && !text.contains("netns"), "{text}");
 }
 
 #[test]
@@ -222,10 +188,7 @@ fn a_socket_in_time_wait_is_shown() {
     let none = Connections::default();
     let flow = Flow::new(&bare, Some("h1"), &Params::default(), &none);
     let rows = flow.rows();
-    assert!(
-        rows[0].starts_with("-           10.9.0.1:40000"),
-        "{rows:?}"
-    );
+    assert!(rows[0].starts_with("-           10.9.0.1:40000"), "{rows:?}");
     assert_eq!(rows[1], "  netns h1  state time-wait");
     let text = serde_json::to_string(&flow).unwrap();
     assert!(!text.contains("cwnd"), "{text}");
@@ -237,15 +200,8 @@ fn a_tlt_connection_shows_its_state() {
     let flow = Flow::new(&socket("cubic", None), None, &params(), &connections);
     assert_eq!(flow.rows()[1], "  TLT data for 12 us, 7 echoes");
     let text = serde_json::to_string(&flow).unwrap();
-    assert!(
-        text.contains("\"tlt\":{\"sender\":\"data\",\"age_us\":12,"),
-        "{text}"
-    );
-    assert!(
-        !serde_json::to_string(&self::flow("cubic", None))
-            .unwrap()
-            .contains("tlt")
-    );
+    assert!(text.contains("\"tlt\":{\"sender\":\"data\",\"age_us\":12,"), "{text}");
+    assert!(!serde_json::to_string(&self::flow("cubic", None)).unwrap().contains("tlt"));
 }
 
 #[test]

@@ -27,11 +27,8 @@ fn flow_to(port: u16, cc: &str, algorithm: Option<u8>) -> Flow {
 /// cubic nothing.
 fn sample() -> Sample {
     let mut sampler = Sampler::default();
-    let first = [
-        flow_to(1, "unocc", UNOCC),
-        flow_to(2, "gemini", GEMINI),
-        flow_to(3, "cubic", None),
-    ];
+    let first =
+        [flow_to(1, "unocc", UNOCC), flow_to(2, "gemini", GEMINI), flow_to(3, "cubic", None)];
     let mut second = first.clone();
     let second_later = Duration::from_secs(1);
     let begun = sampler.rates_of(first.to_vec(), Duration::ZERO);
@@ -43,17 +40,8 @@ fn sample() -> Sample {
         tcp.delivered_ce_packets += marked;
     }
     second[2].tcp.as_mut().unwrap().cwnd_packets = 999;
-    let queue = Queue::new(
-        Some("r"),
-        "eth1",
-        &state(600),
-        Some(&state(300)),
-        second_later,
-    );
-    Sample {
-        flows: sampler.rates_of(second.to_vec(), second_later),
-        queues: vec![queue],
-    }
+    let queue = Queue::new(Some("r"), "eth1", &state(600), Some(&state(300)), second_later);
+    Sample { flows: sampler.rates_of(second.to_vec(), second_later), queues: vec![queue] }
 }
 
 fn lines(app: &App, width: u16, height: u16) -> Vec<String> {
@@ -74,16 +62,9 @@ fn flows_and_queues_are_on_the_screen() {
     let mut app = app();
     app.show(sample());
     let lines = lines(&app, 160, 24);
-    assert_eq!(
-        lines[0],
-        "xdc top  netns all  3 flows  24.0 Mbit/s  every 1000 ms  by rate"
-    );
+    assert_eq!(lines[0], "xdc top  netns all  3 flows  24.0 Mbit/s  every 1000 ms  by rate");
     assert!(lines[1].starts_with("CC          LOCAL"), "{}", lines[1]);
-    assert!(
-        lines[2].starts_with("gemini      10.9.0.1:40000"),
-        "{}",
-        lines[2]
-    );
+    assert!(lines[2].starts_with("gemini      10.9.0.1:40000"), "{}", lines[2]);
     assert!(
         lines[3].contains("    8.00     25.0 profile paper*  base RTT 1792 us  intra RTT 14 us"),
         "{}",
@@ -91,10 +72,7 @@ fn flows_and_queues_are_on_the_screen() {
     );
     let text = lines.join("\n");
     assert!(text.contains("r/eth1"), "{text}");
-    assert!(
-        text.contains("3.60       300       100         0      3000      7000"),
-        "{text}"
-    );
+    assert!(text.contains("3.60       300       100         0      3000      7000"), "{text}");
     assert!(lines[23].starts_with("q quit"));
 }
 
@@ -103,13 +81,9 @@ fn keys_sort_pause_scroll_and_quit() {
     let mut app = app();
     app.show(sample());
     let first = |app: &App| app.sample.flows[0].flow.cc.clone().unwrap();
-    for (key, cc) in [
-        ('r', "gemini"),
-        ('m', "unocc"),
-        ('w', "cubic"),
-        ('a', "unocc"),
-        ('c', "cubic"),
-    ] {
+    for (key, cc) in
+        [('r', "gemini"), ('m', "unocc"), ('w', "cubic"), ('a', "unocc"), ('c', "cubic")]
+    {
         assert!(!press(&mut app, key));
         assert_eq!(first(&app), cc, "{key}");
     }

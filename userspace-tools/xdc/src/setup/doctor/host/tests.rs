@@ -37,10 +37,7 @@ fn a_kernel_is_judged_by_its_series_and_options() {
         assert!(finding.detail.contains("unknown"), "{}", finding.detail);
     }
     assert_eq!(options(&root.kernel()).verdict, Verdict::Warn);
-    let root = root.with(
-        "boot/config-7.3.4-x",
-        "CONFIG_MODULES=y\nCONFIG_NET_SCHED=y\n",
-    );
+    let root = root.with("boot/config-7.3.4-x", "CONFIG_MODULES=y\nCONFIG_NET_SCHED=y\n");
     let lacks = options(&root.kernel());
     assert!(lacks.verdict == Verdict::Fail && lacks.detail.contains("CONFIG_RUST=y"));
 }
@@ -57,19 +54,9 @@ fn known_kernels_match_the_build() {
 fn headers_without_metadata_hint_at_xdc_kdir() {
     let build = "lib/modules/7.3.4-x/build";
     let root = Root::new();
-    assert!(
-        metadata(&root.kernel())
-            .fix
-            .unwrap()
-            .contains("linux-headers-7.3.4-x")
-    );
+    assert!(metadata(&root.kernel()).fix.unwrap().contains("linux-headers-7.3.4-x"));
     let root = root.with(&format!("{build}/Makefile"), "");
-    assert!(
-        metadata(&root.kernel())
-            .fix
-            .unwrap()
-            .starts_with("xdc kdir")
-    );
+    assert!(metadata(&root.kernel()).fix.unwrap().starts_with("xdc kdir"));
     let root = root.with(&format!("{build}/rust/libkernel.rmeta"), "");
     assert_eq!(metadata(&root.kernel()).verdict, Verdict::Ok);
 }
@@ -88,27 +75,16 @@ fn each_signature_requirement_is_detected() {
         ("sys/module/module/parameters/sig_enforce", "Y\n"),
         ("boot/config-7.3.4-x", "CONFIG_MODULE_SIG_FORCE=y\n"),
     ] {
-        assert_eq!(
-            verdict(Root::new().with(path, text)),
-            Verdict::Fail,
-            "{path}"
-        );
+        assert_eq!(verdict(Root::new().with(path, text)), Verdict::Fail, "{path}");
     }
     let efi = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
-    assert_eq!(
-        verdict(Root::new().with(efi, "\u{6}\0\0\0\u{1}")),
-        Verdict::Warn
-    );
+    assert_eq!(verdict(Root::new().with(efi, "\u{6}\0\0\0\u{1}")), Verdict::Warn);
     assert_eq!(verdict(Root::new().with(efi, "\u{6}\0\0\0\0")), Verdict::Ok);
 }
 
 #[test]
 fn ecn_that_is_not_requested_is_a_warning() {
-    let of = |value: &str| {
-        ecn(&Root::new()
-            .with("proc/sys/net/ipv4/tcp_ecn", value)
-            .kernel())
-    };
+    let of = |value: &str| ecn(&Root::new().with("proc/sys/net/ipv4/tcp_ecn", value).kernel());
     assert_eq!(of("3\n").verdict, Verdict::Ok);
     for value in ["0", "1", "2", "x"] {
         assert_eq!(of(value).verdict, Verdict::Warn, "{value}");
@@ -142,11 +118,7 @@ fn missing_requirements_of_tlt_are_named() {
         .with("proc/sys/net/tlt/dscp_control", "47\n");
     assert_eq!(of(&root).detail, "on");
     let root = root.with("proc/sys/net/tlt/dscp_control", "23\n");
-    assert!(
-        of(&root)
-            .detail
-            .contains("dscp_echo and dscp_control are both 23")
-    );
+    assert!(of(&root).detail.contains("dscp_echo and dscp_control are both 23"));
 }
 
 #[test]
@@ -155,16 +127,8 @@ fn offloads_are_named_with_the_command_that_disables_them() {
                     generic-segmentation-offload: off [requested on]\ngeneric-receive-offload: on\n";
     let finding = offloads("eth0", text);
     assert_eq!(finding.verdict, Verdict::Warn);
-    assert!(
-        finding
-            .fix
-            .unwrap()
-            .ends_with("ethtool -K eth0 tso off gro off")
-    );
-    assert_eq!(
-        offloads("eth0", "tcp-segmentation-offload: off\n").verdict,
-        Verdict::Ok
-    );
+    assert!(finding.fix.unwrap().ends_with("ethtool -K eth0 tso off gro off"));
+    assert_eq!(offloads("eth0", "tcp-segmentation-offload: off\n").verdict, Verdict::Ok);
 }
 
 #[test]
@@ -178,9 +142,8 @@ fn different_mtus_are_a_warning() {
         found.into_iter().find(|f| f.what == "MTU").unwrap().verdict
     };
     assert_eq!(mtu(&root), Verdict::Ok);
-    let root = root
-        .with("sys/class/net/eth1/mtu", "1500\n")
-        .with("sys/class/net/eth1/device/x", "");
+    let root =
+        root.with("sys/class/net/eth1/mtu", "1500\n").with("sys/class/net/eth1/device/x", "");
     assert_eq!(mtu(&root), Verdict::Warn);
 }
 
