@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# covers: userspace-tools/xdc/src/guest userspace-tools/agent qemu-images/config/uml.config
+# covers: userspace-tools/guest/src userspace-tools/agent qemu-images/config/uml.config
 # A guest of User Mode Linux tries to reach the host's files: hostfs follows `..`, so only the confinement of
 # the kernel's process protects them.
 . "$(dirname "$0")/lib.sh"

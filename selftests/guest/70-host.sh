@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: x86
-# covers: userspace-tools/xdc/src/guest/host.rs userspace-tools/agent selftests/guest/two.toml
+# covers: userspace-tools/guest/src/host.rs userspace-tools/agent selftests/guest/two.toml
 # `xdc run --engine host`: this guest is the host. A run, an interrupt and a kill all leave the host
 # unchanged.
 . "$(dirname "$0")/lib.sh"

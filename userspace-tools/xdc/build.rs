@@ -6,7 +6,9 @@ use std::process::Command;
 
 fn main() {
     // Watching `.git` would relink the program with every commit.
-    println!("cargo::rerun-if-changed=src");
+    for name in ["base", "metric", "scenario", "guest", "result", "view", "study", "xdc"] {
+        println!("cargo::rerun-if-changed=../{name}/src");
+    }
     println!("cargo::rerun-if-env-changed=XDC_COMMIT");
     // A packager sets XDC_COMMIT; otherwise this repository's commit, if there is one.
     let commit = env::var("XDC_COMMIT").ok().or_else(of_repository);

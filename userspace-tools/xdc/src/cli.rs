@@ -5,12 +5,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use xdc_guest::tether;
+use xdc_study::{bench, hunt, paper, score, selftest, sweep, table, tune};
 
-use crate::command::{
-    acceltor, bench, cc, export, foreign, hunt, paper, run, score, selftest, shell, show, sweep,
-    table, tune, twin, unorc,
-};
-use crate::guest::tether;
+use crate::command::{acceltor, cc, export, foreign, run, shell, show, twin, unorc};
 use crate::live::elephants;
 use crate::live::observe;
 use crate::live::qdisc;

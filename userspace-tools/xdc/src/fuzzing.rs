@@ -4,23 +4,22 @@
 
 use std::time::Duration;
 
+use xdc_base::text::is_control;
 use xdc_measure::figures;
 use xdc_measure::outcome::Outcome;
 use xdc_measure::record::{RawTrace, Record};
 use xdc_proto::{Job, MAX_FLOWS, Message, TraceHead, sysctl_path};
+use xdc_result::expect;
+use xdc_result::files;
+use xdc_result::stored;
+use xdc_scenario::limits::{MAX_LINKS, MAX_NODES, MAX_WATCHED};
+use xdc_scenario::plan;
+use xdc_study::sweep::grid::{Axis, Grid, parse_seeds};
+use xdc_study::sweep::table;
+use xdc_view::plot;
+use xdc_view::shape::Shape;
 
-use crate::command::sweep::grid::{Axis, Grid, parse_seeds};
-use crate::command::sweep::table;
-use crate::draw::plot;
 use crate::live::trace;
-use crate::result::expect;
-use crate::result::files;
-use crate::result::stored;
-use crate::scenario;
-use crate::scenario::limits::{MAX_LINKS, MAX_NODES, MAX_WATCHED};
-use crate::scenario::plan;
-use crate::scenario::shape::Shape;
-use crate::text::is_control;
 
 /// Scenario that [`set`] and [`messages`] start from.
 const SMALL: &str = include_str!("../../../scenarios/links.toml");
@@ -28,7 +27,7 @@ const SMALL: &str = include_str!("../../../scenarios/links.toml");
 /// Parses a scenario and plans its runs; returns whether a run was planned.
 pub fn scenario(text: &str) -> bool {
     let _ = Grid::parse(text);
-    let loaded = scenario::parse("fuzz", text, &[]);
+    let loaded = xdc_scenario::parse("fuzz", text, &[]);
     loaded.is_ok_and(|loaded| plans(&loaded))
 }
 
@@ -39,12 +38,12 @@ pub fn set(lines: &str) {
         let _ = Axis::parse(line);
         let _ = parse_seeds(line);
     }
-    if let Ok(loaded) = scenario::parse("links", SMALL, &sets) {
+    if let Ok(loaded) = xdc_scenario::parse("links", SMALL, &sets) {
         plans(&loaded);
     }
 }
 
-fn plans(loaded: &scenario::Loaded) -> bool {
+fn plans(loaded: &xdc_scenario::Loaded) -> bool {
     let mut any = false;
     let scale = loaded.scenario.scale.unwrap_or(1);
     // Two congestion controls suffice here; others are covered elsewhere.
@@ -79,7 +78,7 @@ fn plans(loaded: &scenario::Loaded) -> bool {
 /// Parses a summary.json or a cell, and checks it against a scenario's expectations.
 pub fn result(text: &str) {
     if let Ok(summary) = stored::parse(text)
-        && let Ok(loaded) = scenario::parse("links", SMALL, &[])
+        && let Ok(loaded) = xdc_scenario::parse("links", SMALL, &[])
     {
         for row in expect::check(&loaded.scenario.expect, &summary.engine, &summary.runs) {
             assert!(!row.line().contains(is_control));
@@ -129,7 +128,7 @@ pub fn trace(data: &[u8]) {
 
 /// Parses a guest's messages, one per line, and derives all figures.
 pub fn messages(lines: &str) {
-    let Ok(loaded) = scenario::parse("links", SMALL, &[]) else {
+    let Ok(loaded) = xdc_scenario::parse("links", SMALL, &[]) else {
         return;
     };
     let Ok(plan) = plan::plan(&loaded.scenario, "cubic", 1, 1) else {

@@ -4,58 +4,42 @@
 //! Exit codes: 0 success, 1 failure or an expectation that does not hold, 2 mistake in the command
 //! line or a scenario, 129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM.
 //!
-//! Folders are layers in the order of data flow, and use only earlier ones: `measure`, names of
-//! metrics; `scenario`, from TOML to a plan; `guest`, starts guests; `result`, from a guest's
-//! messages to files; `draw`, pictures and pages; `live`, the running kernel; `setup`, this host;
-//! `command`, commands. Files beside the folders serve every layer and use none, except `cli`,
-//! `fuzzing` and this one, which use all.
+//! Crates follow the data: `base`, services for all; `metric`, names of metrics; `scenario`, from TOML to a
+//! plan; `guest`, starts guests; `result`, from a guest's messages to files; `view`, pictures and pages;
+//! `study`, many runs and their verdicts; this one, the other commands. In it, `live` is the running
+//! kernel and `setup` this host.
 
 #[macro_use]
-mod out;
+extern crate xdc_base;
 
-mod added;
-mod args;
 mod cli;
 mod command;
-mod draw;
-mod error;
 pub mod fuzzing;
-mod guest;
-mod home;
-mod interrupt;
 mod live;
-mod marked;
-mod measure;
-mod owned;
-mod pool;
-mod progress;
-mod result;
-mod scenario;
 mod setup;
-mod text;
-mod trust;
-mod units;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use xdc_base::error::{Error, Result};
+use xdc_base::home::Home;
+use xdc_base::interrupt;
+use xdc_base::text::printable;
+use xdc_guest::tether;
+use xdc_result::expect;
+use xdc_result::provenance::COMMIT;
+use xdc_study::{bench, compare, hunt, paper, score, selftest, sweep, table, tune};
 
 use crate::cli::{
     AcceltorCommand, CcCommand, Cli, Command, PeerCommand, QdiscCommand, TraceCommand, UnorcCommand,
 };
-use crate::command::{
-    acceltor, bench, cc, compare, export, foreign, hunt, manual, new, paper, run, score, selftest,
-    shell, show, sweep, table, tune, twin, unorc,
-};
-use crate::error::Result;
-use crate::guest::tether;
-use crate::home::Home;
+use crate::command::{acceltor, cc, export, foreign, manual, new, run, shell, show, twin, unorc};
 use crate::live::{elephants, observe, qdisc, trace};
-use crate::result::expect;
 use crate::setup::{doctor, kdir};
 
 /// Runs the command line and returns its exit code.
 pub fn main() -> ExitCode {
+    let _ = COMMIT.set(env!("XDC_COMMIT"));
     let command = Cli::parse().command;
     let outcome = match command {
         // Replaces this process, so the other program handles signals.
@@ -104,7 +88,7 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::List { json } => list(json),
         Command::Show(request) => show::command(&request),
         Command::New { file } => new::command(&file),
-        Command::Schema => scenario::schema::command(),
+        Command::Schema => xdc_scenario::schema::command(),
         Command::Check { result, results, json } => expect::command(&result, &results, json),
         Command::Compare { a, b, plot, different, json } => {
             compare::command(&a, &b, plot.as_deref(), (json, different))
@@ -154,7 +138,7 @@ fn dispatch(command: Command) -> Result<bool> {
             manual::pages(Cli::command(), &dir)?;
             Ok(true)
         }
-        Command::Tethered { .. } => Err(error::Error::usage("xdc starts this command itself")),
+        Command::Tethered { .. } => Err(Error::usage("xdc starts this command itself")),
     }
 }
 
@@ -170,7 +154,7 @@ fn list(json: bool) -> Result<bool> {
     let home = Home::find()?;
     let dir = home.scenarios();
     let mut names: Vec<_> = std::fs::read_dir(&dir)
-        .map_err(|err| error::Error::io(dir.display(), &err))?
+        .map_err(|err| Error::io(dir.display(), &err))?
         .filter_map(|entry| {
             let name = entry.ok()?.file_name().into_string().ok()?;
             Some(name.strip_suffix(".toml")?.to_owned())
@@ -180,7 +164,7 @@ fn list(json: bool) -> Result<bool> {
     let listed: Vec<_> = names
         .into_iter()
         .map(|name| {
-            let scenario = scenario::load(Some(&home), &name, &[])?.scenario;
+            let scenario = xdc_scenario::load(Some(&home), &name, &[])?.scenario;
             Ok(Listed { name, engine: scenario.engine.name(), title: scenario.title })
         })
         .collect::<Result<_>>()?;
@@ -190,95 +174,7 @@ fn list(json: bool) -> Result<bool> {
     }
     let width = listed.iter().map(|it| it.name.len()).max().unwrap_or(0);
     for Listed { name, engine, title } in listed {
-        println!("{name:width$}  {engine:4}  {}", text::printable(&title));
+        println!("{name:width$}  {engine:4}  {}", printable(&title));
     }
     Ok(true)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::{Path, PathBuf};
-
-    /// Layers; each uses only earlier ones.
-    const WINGS: [&str; 8] =
-        ["measure", "scenario", "guest", "result", "draw", "live", "setup", "command"];
-
-    /// Files that use any layer; other files beside the folders use none.
-    const ABOVE: [&str; 4] = ["cli.rs", "fuzzing.rs", "lib.rs", "main.rs"];
-
-    #[test]
-    fn a_layer_uses_only_earlier_layers() {
-        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let mut wrong = Vec::new();
-        for path in sources(&src) {
-            let inside = path.strip_prefix(&src).unwrap();
-            let first = inside.iter().next().unwrap().to_str().unwrap();
-            if ABOVE.contains(&first) {
-                continue;
-            }
-            let place = |name: &str| WINGS.iter().position(|wing| *wing == name);
-            let own = place(first);
-            let known = own.is_some() || inside.iter().count() == 1;
-            assert!(known, "'{first}' is not in the order of layers");
-            for name in used(&fs::read_to_string(&path).unwrap()) {
-                // None, a name that is no layer, is less than any place.
-                if place(&name) > own {
-                    wrong.push(format!("{} uses {name}", inside.display()));
-                }
-            }
-        }
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    }
-
-    fn sources(dir: &Path) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                found.extend(sources(&path));
-            } else if path.extension().is_some_and(|end| end == "rs") {
-                found.push(path);
-            }
-        }
-        found
-    }
-
-    /// Names that follow `crate::` outside of comments, also in braces.
-    fn used(text: &str) -> Vec<String> {
-        let code = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
-        let code = text.lines().map(code).collect::<Vec<_>>().join("\n");
-        let word = |text: &str| -> String {
-            let letters = text.trim_start().chars();
-            letters.take_while(|&c| c.is_alphanumeric() || c == '_').collect()
-        };
-        let mut names = Vec::new();
-        for (at, root) in code.match_indices("crate::") {
-            let rest = &code[at + root.len()..];
-            let Some(group) = rest.strip_prefix('{') else {
-                names.push(word(rest));
-                continue;
-            };
-            let mut depth = 0;
-            let mut outer = String::new();
-            for c in group.chars() {
-                match c {
-                    '{' => depth += 1,
-                    '}' if depth == 0 => break,
-                    '}' => depth -= 1,
-                    c if depth == 0 => outer.push(c),
-                    _ => {}
-                }
-            }
-            names.extend(outer.split(',').map(word));
-        }
-        names
-    }
-
-    #[test]
-    fn uses_are_found_in_braces_and_not_in_comments() {
-        let text = "use crate::{draw, live::{a, b},\n setup};\n/// [`crate::guest`]\n\
-                    fn f() { crate::command::run() }";
-        assert_eq!(used(text), ["draw", "live", "setup", "command"]);
-    }
 }

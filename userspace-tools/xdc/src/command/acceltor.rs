@@ -5,9 +5,8 @@
 use serde_json::{Value, json};
 use xdc_algo::acceltor::MAX_QUEUES;
 use xdc_algo::acceltor_plan::{HostPlan, Impossible, MAX_RTO_US, Network, Plan, Timers};
-
-use crate::error::{Error, Result};
-use crate::units::{Fraction, Rate, Size, Time};
+use xdc_base::error::{Error, Result};
+use xdc_base::units::{Fraction, Rate, Size, Time};
 
 #[derive(clap::Args)]
 pub struct Request {

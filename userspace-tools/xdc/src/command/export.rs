@@ -7,11 +7,10 @@ use std::time::UNIX_EPOCH;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use crate::error::{Error, Result};
-use crate::owned;
-use crate::result::stored::{self, Stored};
-use crate::text::plain;
+use xdc_base::error::{Error, Result};
+use xdc_base::owned;
+use xdc_base::text::plain;
+use xdc_result::stored::{self, Stored};
 
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("format").required(true)))]
@@ -248,8 +247,7 @@ fn seconds(us: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::summary::Summary;
-    use crate::scenario;
+    use xdc_result::summary::Summary;
 
     const SERIES: &str = "\
 cc,t_us,kind,id,received_bytes,cwnd_bytes,srtt_us,pacing_bps,retransmits,backlog_bytes,phantom_bytes,drops,marks
@@ -265,7 +263,7 @@ bbr,1000,flow,0,999,1,1,1,0,,,,
         Stored {
             dir: PathBuf::new(),
             summary: Summary::of_runs(Vec::new()),
-            scenario: scenario::parse("links", text, &[]).unwrap().scenario,
+            scenario: xdc_scenario::parse("links", text, &[]).unwrap().scenario,
             toml: toml::Table::new(),
         }
     }

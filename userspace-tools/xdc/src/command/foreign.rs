@@ -20,20 +20,20 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use xdc_proto::{Job, Message, Plan};
 
-use crate::args;
-use crate::command::selftest::KERNELS;
-use crate::error::{Error, Result};
-use crate::guest::engine::{Clock, Engine, Machine};
-use crate::guest::{Guest, Watch};
-use crate::home::{Flavour, Home};
-use crate::interrupt;
-use crate::marked;
-use crate::owned;
-use crate::progress::Progress;
-use crate::result::provenance::Provenance;
-use crate::scenario::engine::Kind;
-use crate::text::{printable, printable_lines};
 use page::{sections, told};
+use xdc_base::error::{Error, Result};
+use xdc_base::home::{Flavour, Home};
+use xdc_base::interrupt;
+use xdc_base::marked;
+use xdc_base::owned;
+use xdc_base::progress::Progress;
+use xdc_base::text::{printable, printable_lines};
+use xdc_guest::engine::{Clock, Engine, Machine};
+use xdc_guest::{Guest, Watch};
+use xdc_result::provenance::Provenance;
+use xdc_scenario::engine::Kind;
+use xdc_study::args;
+use xdc_study::selftest::KERNELS;
 
 const MACHINE: Machine = Machine { cpus: 2, memory_mb: 2048, spins: true };
 
@@ -417,7 +417,7 @@ fn run(home: &Home, suite: &Suite, root: &Path, request: &Request) -> Result<Rep
         machine: Machine { spins: !suite.waits, ..MACHINE },
     };
     let watch = Watch { stall: request.timeout, total: None, console: None };
-    let progress = Progress::new();
+    let progress = Progress::default();
     progress.note(&format!("{}: {} ({})", suite.name, suite.title, kernel.name()));
     let mut report = Report::new(suite, kernel, request.long, Provenance::now()?);
     let outcome = guest.run(&plan, &watch, |message| {

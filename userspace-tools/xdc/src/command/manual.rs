@@ -8,9 +8,8 @@ use std::path::Path;
 use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
-
-use crate::error::{Error, Result};
-use crate::owned;
+use xdc_base::error::{Error, Result};
+use xdc_base::owned;
 
 /// Prints a completion script to stdout.
 pub fn completions(command: &mut Command, shell: Shell) -> Result<()> {

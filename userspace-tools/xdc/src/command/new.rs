@@ -5,18 +5,17 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use crate::error::{Error, Result};
-use crate::scenario;
+use xdc_base::error::{Error, Result};
 
 /// Template. The user's copy omits its first line, the license.
-const TEMPLATE: &str = include_str!("../scenario/new.toml");
+const TEMPLATE: &str = xdc_scenario::TEMPLATE;
 
 fn text() -> &'static str {
     TEMPLATE.split_once('\n').map_or(TEMPLATE, |(_, text)| text)
 }
 
 pub fn command(path: &Path) -> Result<bool> {
-    scenario::name_of(path)?;
+    xdc_scenario::name_of(path)?;
     let named = path.extension().is_some_and(|extension| extension == "toml");
     if !named {
         let with = path.with_extension("toml");
@@ -47,11 +46,11 @@ pub fn command(path: &Path) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::plan::plan;
+    use xdc_scenario::plan::plan;
 
     #[test]
     fn the_template_runs_with_every_congestion_control() {
-        let loaded = scenario::parse("new", text(), &[]).unwrap();
+        let loaded = xdc_scenario::parse("new", text(), &[]).unwrap();
         for cc in ["toll", "unocc", "gemini", "dctcp", "cubic", "bbr"] {
             plan(&loaded.scenario, cc, 1, 1).unwrap();
         }
@@ -80,7 +79,7 @@ mod tests {
             })
             .collect();
         assert_eq!(blocks, 3);
-        let loaded = scenario::parse("new", &text.join("\n"), &[]).unwrap();
+        let loaded = xdc_scenario::parse("new", &text.join("\n"), &[]).unwrap();
         let scenario = &loaded.scenario;
         assert_eq!(scenario.traffic.len(), 1);
         assert_eq!((scenario.events.len(), scenario.programs.len()), (1, 1));

@@ -4,36 +4,36 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use xdc_base::error::{Error, Result};
+use xdc_base::home::{Flavour, Home};
+use xdc_base::interrupt;
+use xdc_base::progress::Progress;
+use xdc_base::text::printable;
+use xdc_guest::engine::{Clock, Engine};
+use xdc_guest::host;
 use xdc_measure::record::Record;
 use xdc_measure::{explain, figures};
 use xdc_proto::Job;
+use xdc_result::expect::{self, Verdict};
+use xdc_result::files::Pending;
+use xdc_result::probe::PROBE_CC;
+use xdc_result::provenance::Provenance;
+use xdc_result::runner::{self, ALL_HOSTS, Runner};
+use xdc_result::summary::{SCHEMA, Summary};
+use xdc_result::{capture, files, table};
+use xdc_scenario::budget::Budget;
+use xdc_scenario::engine::Kind;
+use xdc_scenario::plan;
+use xdc_scenario::programs::output_files;
+use xdc_scenario::traffic::{Cdf, SIZES};
+use xdc_scenario::{Loaded, SEE_EXAMPLE};
+use xdc_study::args;
+use xdc_study::sweep::lab::Lab;
+use xdc_view::charts::Figures;
+use xdc_view::report;
 
-use crate::args;
-use crate::command::sweep::lab::Lab;
-use crate::draw::charts::Figures;
-use crate::draw::report;
-use crate::error::{Error, Result};
-use crate::guest::engine::{Clock, Engine};
-use crate::guest::host;
-use crate::home::{Flavour, Home};
-use crate::interrupt;
 use crate::live::trace::of_run::{self, Recording};
 use crate::live::trace::{self, EVENTS};
-use crate::progress::Progress;
-use crate::result::expect::{self, Verdict};
-use crate::result::files::Pending;
-use crate::result::probe::PROBE_CC;
-use crate::result::provenance::Provenance;
-use crate::result::runner::{self, ALL_HOSTS, Runner};
-use crate::result::summary::{SCHEMA, Summary};
-use crate::result::{capture, files, table};
-use crate::scenario::budget::Budget;
-use crate::scenario::engine::Kind;
-use crate::scenario::plan;
-use crate::scenario::programs::output_files;
-use crate::scenario::traffic::{Cdf, SIZES};
-use crate::scenario::{self, Loaded, SEE_EXAMPLE};
-use crate::text::printable;
 
 #[derive(clap::Args)]
 pub struct Request {
@@ -102,7 +102,7 @@ pub struct Request {
 /// Returns whether every run was sound and every expectation held.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
-    let mut loaded = scenario::load(Some(&home), &request.scenario, &request.sets)?;
+    let mut loaded = xdc_scenario::load(Some(&home), &request.scenario, &request.sets)?;
     if !request.ccs.is_empty() {
         loaded.scenario.ccs.clone_from(&request.ccs);
     }
@@ -125,7 +125,7 @@ pub fn command(request: &Request) -> Result<bool> {
             .hint("--engine qemu, or as root --engine host"));
     }
     let seed = request.seed.unwrap_or(loaded.scenario.seed);
-    scenario::check_seed(seed)?;
+    xdc_scenario::check_seed(seed)?;
     // Plan before anything starts, so that a mistake costs nothing.
     let mut warnings = Vec::new();
     let mut routes = None;
@@ -159,7 +159,7 @@ pub fn command(request: &Request) -> Result<bool> {
         Some(false) => Clock::Wall,
         None => Clock::Measuring,
     };
-    let progress = Progress::new();
+    let progress = Progress::default();
     for line in &warnings {
         progress.note(line);
     }
@@ -464,11 +464,11 @@ mod tests {
     fn a_kept_distribution_does_not_replace_a_result_file() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("summary.json"), "0 0\n1000 1\n").unwrap();
-        let small = scenario::tests::SMALL;
+        let small = xdc_scenario::testing::SMALL;
         let traffic = "kind = \"incast\"\nhosts = [\"a1\"]\nto = \"r\"\nsizes = \"summary.json\"";
         let path = dir.path().join("x.toml");
         std::fs::write(&path, format!("{small}[[traffic]]\n{traffic}\n")).unwrap();
-        let loaded = scenario::load(None, path.to_str().unwrap(), &[]).unwrap();
+        let loaded = xdc_scenario::load(None, path.to_str().unwrap(), &[]).unwrap();
         let text = resolved(&loaded, &Summary::of_runs(Vec::new())).unwrap();
         assert!(text.contains("sizes = \"files/summary.json\""), "{text}");
     }

@@ -5,17 +5,16 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use rustix::fs::{FileType, fstat};
+use xdc_base::error::{Error, Result};
+use xdc_base::home::{Flavour, Home};
+use xdc_guest::Guest;
+use xdc_guest::engine::{Clock, Engine, Machine};
 use xdc_proto::SHARED_FOLDER;
+use xdc_result::files::Pending;
+use xdc_scenario::engine::Kind;
+use xdc_scenario::plan;
 
-use crate::error::{Error, Result};
-use crate::guest::Guest;
-use crate::guest::engine::{Clock, Engine, Machine};
-use crate::home::{Flavour, Home};
 use crate::live::trace::observer;
-use crate::result::files::Pending;
-use crate::scenario;
-use crate::scenario::engine::Kind;
-use crate::scenario::plan;
 
 const MACHINE: Machine = Machine { cpus: 2, memory_mb: 2048, spins: false };
 
@@ -50,7 +49,7 @@ pub fn command(request: &Request) -> Result<bool> {
         .hint("cat FILE | xdc shell --engine uml, or --engine qemu"));
     }
     let loaded = match &request.scenario {
-        Some(name) => Some(scenario::load(Some(&home), name, &request.sets)?),
+        Some(name) => Some(xdc_scenario::load(Some(&home), name, &request.sets)?),
         None => None,
     };
     let scenario = loaded.as_ref().map(|loaded| &loaded.scenario);

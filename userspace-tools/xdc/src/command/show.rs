@@ -5,18 +5,17 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
+use xdc_base::error::{Error, Result};
+use xdc_base::home::Home;
+use xdc_base::owned;
+use xdc_base::text::printable;
+use xdc_base::units::Size;
 use xdc_proto::{Direction, Flow, Job, Link, Queue, RunPlan, Topology, WatchedQueue};
-
-use crate::draw::topology;
-use crate::error::{Error, Result};
-use crate::home::Home;
-use crate::owned;
-use crate::scenario::paths::Paths;
-use crate::scenario::plan::plan;
-use crate::scenario::shape::Shape;
-use crate::scenario::{self, Scenario, switch};
-use crate::text::printable;
-use crate::units::Size;
+use xdc_scenario::paths::Paths;
+use xdc_scenario::plan::plan;
+use xdc_scenario::{Scenario, switch};
+use xdc_view::shape::Shape;
+use xdc_view::topology;
 
 #[derive(clap::Args)]
 pub struct Request {
@@ -35,7 +34,7 @@ pub struct Request {
 
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find().ok();
-    let loaded = scenario::load(home.as_ref(), &request.scenario, &request.sets)?;
+    let loaded = xdc_scenario::load(home.as_ref(), &request.scenario, &request.sets)?;
     let scenario = &loaded.scenario;
     let cc = scenario.ccs.first().map_or("cubic", String::as_str);
     let Job::Run(run) = plan(scenario, cc, scenario.seed, 1).map_err(|err| loaded.placed(err))?.job
@@ -71,7 +70,7 @@ pub fn command(request: &Request) -> Result<bool> {
             owned::replace(file, picture).map_err(|err| Error::io(file.display(), &err))?;
             println!("{}", file.display());
         }
-        None => print!("{}", crate::text::printable_lines(&words)),
+        None => print!("{}", xdc_base::text::printable_lines(&words)),
     }
     Ok(true)
 }

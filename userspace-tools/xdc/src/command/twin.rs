@@ -10,23 +10,24 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use xdc_base::error::{Error, Result};
+use xdc_base::home::{Flavour, Home};
+use xdc_base::interrupt;
+use xdc_base::owned;
+use xdc_base::pool;
+use xdc_base::progress::Progress;
+use xdc_base::text::printable_lines;
+use xdc_guest::engine::{Clock, Engine};
 use xdc_measure::figures;
 use xdc_measure::record::Record;
 use xdc_measure::run::Content;
 use xdc_proto::{FlowResult, Job, Plan, Tap, WatchedQueue};
-
-use crate::args;
-use crate::error::{Error, Result};
-use crate::guest::engine::{Clock, Engine};
-use crate::home::{Flavour, Home};
-use crate::progress::Progress;
-use crate::result::capture;
-use crate::result::expect::{self, Verdict};
-use crate::result::runner::Runner;
-use crate::scenario::engine::Kind;
-use crate::scenario::{self, Loaded, plan, switch};
-use crate::text::printable_lines;
-use crate::{interrupt, owned, pool};
+use xdc_result::capture;
+use xdc_result::expect::{self, Verdict};
+use xdc_result::runner::Runner;
+use xdc_scenario::engine::Kind;
+use xdc_scenario::{Loaded, plan, switch};
+use xdc_study::args;
 
 #[derive(clap::Args)]
 pub struct Request {
@@ -76,7 +77,7 @@ struct Outcome {
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let cases = cases(&home, request)?;
-    let progress = Progress::new();
+    let progress = Progress::default();
     let runner = Runner {
         home: &home,
         engine: Engine::new(&home, Kind::Uml, Flavour::Uml, Clock::Measuring)?,
@@ -118,7 +119,7 @@ fn cases(home: &Home, request: &Request) -> Result<Vec<Case>> {
     for name in names {
         let ours = folder.join(format!("{name}.toml"));
         let name = if ours.is_file() { ours.to_string_lossy().into_owned() } else { name };
-        let load = || scenario::load(Some(home), &name, &request.sets);
+        let load = || xdc_scenario::load(Some(home), &name, &request.sets);
         let ccs = load()?.scenario.ccs;
         if ccs.is_empty() || ccs.len() % 2 != 0 {
             return Err(Error::usage("'ccs' must be pairs of a congestion control and its twin")

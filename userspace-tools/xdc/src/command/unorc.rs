@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
+use xdc_base::error::{Error, Result};
 use xdc_netlink::unorc::KIND;
 use xdc_netlink::unorc::peers::{Change, Key, Peer, Peers, Range};
 use xdc_netlink::{Connection, link};
-
-use crate::error::{Error, Result};
 
 /// Digits of a key.
 const DIGITS: usize = 2 * size_of::<Key>();

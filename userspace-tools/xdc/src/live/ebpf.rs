@@ -7,10 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
-
-use crate::error::{Error, Result};
-use crate::home::Home;
-use crate::trust::Trust;
+use xdc_base::error::{Error, Result};
+use xdc_base::home::Home;
+use xdc_base::trust::Trust;
 
 /// Loads an object's programs and maps; returns its path, too. `needs` is a hint with kernel requirements.
 pub fn load(object: &str, needs: &str) -> Result<(PathBuf, Ebpf)> {

@@ -19,16 +19,16 @@ use std::time::{Duration, Instant};
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as EbpfMap, Map, MapData, MapError};
 use aya::programs::SchedClassifier;
+use xdc_base::error::{Error, Result};
+use xdc_base::interrupt;
+use xdc_base::units::{Size, Time};
 use xdc_netlink::Connection;
 use xdc_netlink::acceltor::{self, Detect, Options, Prefix};
 use xdc_netlink::filter::Place;
 use xdc_netlink::qdisc::{self, Handle};
 
-use crate::error::{Error, Result};
-use crate::interrupt;
 use crate::live::ebpf;
 use crate::live::qdisc::{index_of, refused};
-use crate::units::{Size, Time};
 use key::{BEAT, Key, MAX_ELEPHANTS, MAX_FLOWS};
 use line::{ends, line};
 

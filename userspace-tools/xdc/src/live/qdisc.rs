@@ -6,12 +6,11 @@ use std::sync::LazyLock;
 
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use serde_json::{Map, Value, json};
+use xdc_base::error::{Error, Result};
+use xdc_base::text::printable;
 use xdc_netlink::phantom::{self, Options, Xstats, words::OPTIONS_HELP};
 use xdc_netlink::qdisc::{self, Handle, Qdisc, QdiscState};
 use xdc_netlink::{Connection, Request};
-
-use crate::error::{Error, Result};
-use crate::text::printable;
 
 /// --help text of `add`, `change` and `replace`.
 pub static HELP: LazyLock<String> = LazyLock::new(|| {

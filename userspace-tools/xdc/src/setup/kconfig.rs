@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::guest::initramfs::find_program;
+use xdc_guest::initramfs::find_program;
 
 /// Options with a value, by name without CONFIG_.
 #[derive(Debug, Default, PartialEq, Eq)]

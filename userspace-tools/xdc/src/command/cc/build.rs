@@ -7,9 +7,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::error::{Error, Result};
-use crate::home::{Flavour, Home};
-use crate::interrupt;
+use xdc_base::error::{Error, Result};
+use xdc_base::home::{Flavour, Home};
+use xdc_base::interrupt;
 
 use super::breaks;
 
@@ -180,7 +180,7 @@ impl Source {
         if !output.status.success() {
             return Err(self.failure(flavour, lines));
         }
-        lines.iter().for_each(|line| eprintln!("{}", crate::text::printable(line)));
+        lines.iter().for_each(|line| eprintln!("{}", xdc_base::text::printable(line)));
         let order = out.join("modules.order");
         let order = fs::read_to_string(&order).map_err(|err| Error::io(order.display(), &err))?;
         let modules: Vec<_> = order.lines().map(|it| out.join(it).with_extension("ko")).collect();

@@ -12,14 +12,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use xdc_algo::MODULES;
+use xdc_base::added::Added;
+use xdc_base::error::{Error, Result};
+use xdc_base::home::{Flavour, Home};
+use xdc_base::owned;
+use xdc_base::text::printable;
 use xdc_proto::privileged::{CONGESTION_CONTROL, MODULE};
-
-use crate::added::Added;
-use crate::error::{Error, Result};
-use crate::home::{Flavour, Home};
-use crate::owned;
-use crate::scenario::ccs;
-use crate::text::printable;
+use xdc_scenario::ccs;
 
 use self::build::{Built, Source};
 

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::guest::engine::{Clock, Engine};
-use crate::home::{Flavour, Home};
-use crate::progress::Progress;
-use crate::result::runner::Runner;
-use crate::scenario::engine::Kind;
-use crate::scenario::{parse, plan};
+use xdc_base::error::{Error, Result};
+use xdc_base::home::{Flavour, Home};
+use xdc_base::progress::Progress;
+use xdc_guest::engine::{Clock, Engine};
+use xdc_result::runner::Runner;
+use xdc_scenario::engine::Kind;
+use xdc_scenario::{parse, plan};
 
 use super::breaks;
 
@@ -47,7 +47,7 @@ pub fn names(home: &Home, flavour: Flavour, module: &str) -> Result<Vec<String>>
         Flavour::Uml | Flavour::UmlDebug => Kind::Uml,
         Flavour::X86 | Flavour::Debug => Kind::Qemu,
     };
-    let progress = Progress::new();
+    let progress = Progress::default();
     let runner = Runner {
         home,
         engine: Engine::new(home, kind, flavour, Clock::Wall)?,

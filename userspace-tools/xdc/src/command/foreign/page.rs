@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use xdc_base::marked;
+
 use super::{MARK, Outcome, Report, Verdict};
-use crate::marked;
 
 /// Summary printed at the end.
 pub(super) fn told(reports: &[Report]) -> String {

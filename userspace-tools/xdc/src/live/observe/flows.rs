@@ -10,12 +10,12 @@ use serde_json::Value as Json;
 use xdc_algo::ALGORITHMS;
 use xdc_algo::entry::{Entry, Shown, Value};
 use xdc_algo::params::ParamSource;
+use xdc_base::error::Result;
 use xdc_netlink::diag::{Query, State, TcpSocket};
 
 use super::params::Params;
 use super::tlt::{Connections, Tlt};
 use super::{View, refused, rounded, short};
-use crate::error::Result;
 
 /// Socket filter.
 #[derive(clap::Args, Default)]

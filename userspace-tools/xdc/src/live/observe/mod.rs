@@ -23,13 +23,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::Serialize;
+use xdc_base::error::{Error, Result};
+use xdc_base::interrupt;
+use xdc_base::units::Time;
 use xdc_netlink::diag::Diag;
 use xdc_netlink::{Connection, qdisc, qdisc::QdiscState};
 
 use self::params::Params;
-use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::units::Time;
 
 const NETNS_DIR: &str = "/run/netns";
 /// Value of `--netns` for the caller's and every named namespace.

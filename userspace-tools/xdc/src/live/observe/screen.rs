@@ -8,8 +8,7 @@ use std::time::Duration;
 use ratatui::{DefaultTerminal, Frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-
-use crate::error::{Error, Result};
+use xdc_base::error::{Error, Result};
 
 /// Wrapper that skips ratatui's own `Drop`, which reports errors on stderr and would panic if that
 /// is closed, too.

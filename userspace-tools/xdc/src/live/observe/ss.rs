@@ -5,10 +5,11 @@
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 
+use xdc_base::error::{Error, Result};
+use xdc_base::text::printable;
+
 use super::flows::{self, Filter, Flow};
 use super::{Line, Pace, Place, Ticks, heading, interval, unix_time_us};
-use crate::error::{Error, Result};
-use crate::text::printable;
 
 pub const EXAMPLES: &str = "\
 Examples:

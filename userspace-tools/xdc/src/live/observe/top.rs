@@ -12,14 +12,14 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Row, Table};
 use signal_hook::consts::SIGINT;
+use xdc_base::error::{Error, Result};
+use xdc_base::interrupt;
 use xdc_netlink::qdisc::QdiscState;
 
 use super::flows::{self, Filter, Flow};
 use super::queues::Queue;
 use super::screen::Screen;
 use super::{Place, View, interval, rate, short};
-use crate::error::{Error, Result};
-use crate::interrupt;
 
 pub const EXAMPLES: &str = "\
 Keys: q quit, p pause, up and down scroll; sort by r rate, w window, t RTT, m marks, c congestion

@@ -4,14 +4,14 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use xdc_base::error::{Error, Result};
+use xdc_base::text::printable;
 use xdc_netlink::phantom;
 use xdc_netlink::qdisc::{Handle, QdiscState};
 
 use super::queues::{Queue, handle_text};
 use super::{Line, Pace, Place, Ticks, View, heading, interval, short, unix_time_us};
-use crate::error::{Error, Result};
 use crate::live::qdisc::parse_handle;
-use crate::text::printable;
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -7,9 +7,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use xdc_base::error::{Error, Result};
 
 use super::record::{COMMON_BYTES, EVENT_BYTES};
-use crate::error::{Error, Result};
 
 /// Possible mount points of tracefs.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];

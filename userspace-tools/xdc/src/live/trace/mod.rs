@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serializer as _;
 use serde_json::{Map, Value, json};
+use xdc_base::error::{Error, Result};
+use xdc_base::interrupt;
+use xdc_base::owned;
+use xdc_base::text::printable;
 
-use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::owned;
-use crate::text::printable;
 pub use events::EVENTS;
 use format::Format;
 use observer::{Observer, Seen};

@@ -10,10 +10,10 @@ use aya::Ebpf;
 use aya::maps::{MapData, PerCpuArray, RingBuf};
 use aya::programs::TracePoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use xdc_base::error::{Error, Result};
 
 use super::events::EVENTS;
 use super::record::{EVENT_BYTES, Record};
-use crate::error::{Error, Result};
 use crate::live::ebpf;
 
 /// The attached programs, detached on drop.

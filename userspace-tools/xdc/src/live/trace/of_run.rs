@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use xdc_base::error::{Error, Result};
 use xdc_measure::record::RawTrace;
+use xdc_view::report::Traced;
 
 use super::format::Format;
 use super::{Counts, EVENTS, begin_line, end_line, event_line, pages, plot};
-use crate::draw::report::Traced;
-use crate::error::{Error, Result};
 
 /// Output limit, bytes. Further events count as missed: a guest's small event can be a long line.
 const MOST_BYTES: usize = 1 << 30;

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use serde_json::Value;
 use xdc_algo::{ALGORITHMS, entry};
+use xdc_base::error::{Error, Result};
+use xdc_base::owned;
 use xdc_measure::throughput::{Line, MAX_POINTS};
+use xdc_scenario::beside;
+use xdc_view::plot::{self, BYTES, Chart, RATIO, TIME, Unit};
 
 use super::events::EVENTS;
-use crate::draw::plot::{self, BYTES, Chart, RATIO, TIME, Unit};
-use crate::error::{Error, Result};
-use crate::owned;
-use crate::scenario::beside;
 
 const WIDTH: f64 = 560.0;
 const COLUMNS: usize = 2;

@@ -4,12 +4,11 @@
 use std::path::Path;
 
 use clap::ValueEnum;
-
-use crate::error::Result;
-use crate::guest::engine;
-use crate::guest::initramfs::find_program;
-use crate::guest::room;
-use crate::home::{self, Flavour, Home};
+use xdc_base::error::Result;
+use xdc_base::home::{self, Flavour, Home};
+use xdc_guest::engine;
+use xdc_guest::initramfs::find_program;
+use xdc_guest::room;
 
 use super::Finding;
 

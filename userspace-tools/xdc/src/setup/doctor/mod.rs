@@ -8,9 +8,8 @@ mod lab;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-
-use crate::error::{Error, Result};
-use crate::home::{self, Home};
+use xdc_base::error::{Error, Result};
+use xdc_base::home::{self, Home};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use xdc_base::error::{Error, Result};
+use xdc_base::home::{self, Home};
+use xdc_base::interrupt;
+use xdc_base::text::shell_word;
+use xdc_guest::initramfs::find_program;
 
-use crate::error::{Error, Result};
-use crate::guest::initramfs::find_program;
-use crate::home::{self, Home};
-use crate::interrupt;
 use crate::setup::kconfig::Config;
-use crate::text::shell_word;
 
 use super::Check;
 use super::headers::Headers;

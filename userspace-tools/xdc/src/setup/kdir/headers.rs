@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use xdc_base::error::{Error, Result};
+
 use crate::setup::kconfig::Config;
 
 pub struct Headers {

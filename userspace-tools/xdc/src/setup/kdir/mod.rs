@@ -13,10 +13,9 @@ mod verify;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-
-use crate::args;
-use crate::error::{Error, Result};
-use crate::home;
+use xdc_base::error::{Error, Result};
+use xdc_base::home;
+use xdc_study::args;
 
 #[derive(clap::Args)]
 pub struct Request {

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use xdc_base::error::{Error, Result};
+
 use crate::setup::kconfig::Config;
 
 use super::Check;

@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0
-//! Names of figures in scenarios and command lines, and their bounds. `xdc-measure` computes the
-//! figures.
-
-pub mod bound;
-pub mod interval;
-pub mod metric;
-mod table;
