@@ -50,7 +50,7 @@ $(error see above)
 endif
 endif
 
-.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools guests guests-uml bundle deb fresh release demo check test test-long test-debian install uninstall dkms clean
+.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools harness guests guests-uml bundle deb fresh release demo check test test-long test-debian install uninstall dkms clean
 .NOTPARALLEL:
 
 all: guests tracing
@@ -117,6 +117,10 @@ tools: setup build/doc/THIRD-PARTY.txt build/doc/sbom.cdx.json
 	@install -s -m 644 $(dir $(XDC))libq_phantom.so build/tc/q_phantom.so
 	@ln -sf q_phantom.so build/tc/q_acceltor.so
 	@install -s -m 644 $(dir $(XDC))liblink_unorc.so build/ip/link_unorc.so
+
+# Twins and foreign suites.
+harness: tools
+	@cd userspace-tools && cargo build --quiet --locked --profile $(PROFILE) -p xdc-harness
 
 # No QEMU, and no modules for tests.
 quick: SETUP := quick

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# foreign.sh: what `xdc foreign` runs, into the cache: a folder of Debian's
+# foreign.sh: what `xdc-harness foreign` runs, into the cache: a folder of Debian's
 # packages, which is a guest's root, and in its /kselftest the kernel's own tests
 # with those of their programs that concern TCP, built. Nothing is installed:
 # packages are unpacked without their maintainer scripts, so no daemon starts.

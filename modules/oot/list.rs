@@ -34,7 +34,7 @@ modules! {
 
     // GEMINI with errors in its RTTs, for Table V of its paper.
     cc      tcp_gemini_err  "../tools/testing/selftests/net/tcp_gemini_err.rs" gemini_err "../tools/testing/selftests/net/gemini_err.rs";
-    // Twins of the kernel's algorithms and of toll, for `xdc twin`.
+    // Twins of the kernel's algorithms and of toll, for `xdc-harness twin`.
     cc      tcp_dctcp_rs    "../tools/testing/selftests/net/tcp_dctcp_rs.rs";
     cc      tcp_reno_rs     "../tools/testing/selftests/net/tcp_reno_rs.rs";
     cc      tcp_toll_c      "../tools/testing/selftests/net/tcp_toll_c.c";

@@ -2,12 +2,26 @@
 //! Passes the commit that xdc is built from to the compiler, for the provenance of results.
 
 use std::env;
+use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
     // Watching `.git` would relink the program with every commit.
-    for name in ["base", "metric", "scenario", "guest", "result", "view", "study", "xdc"] {
-        println!("cargo::rerun-if-changed=../{name}/src");
+    let own = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let all = own.ancestors().find(|dir| dir.ends_with("userspace-tools")).unwrap_or(&own);
+    let crates = [
+        "base",
+        "metric",
+        "scenario",
+        "guest",
+        "result",
+        "view",
+        "study",
+        "xdc",
+        "testing/harness",
+    ];
+    for dir in crates.map(|name| all.join(name).join("src")).iter().filter(|dir| dir.exists()) {
+        println!("cargo::rerun-if-changed={}", dir.display());
     }
     println!("cargo::rerun-if-env-changed=XDC_COMMIT");
     // A packager sets XDC_COMMIT; otherwise this repository's commit, if there is one.
@@ -17,7 +31,7 @@ fn main() {
 
 fn of_repository() -> Option<String> {
     // An unpacked archive may lie in an unrelated repository.
-    git(&["ls-files", "--error-unmatch", "build.rs"])?;
+    git(&["ls-files", "--error-unmatch", "Cargo.toml"])?;
     let commit = git(&["rev-parse", "HEAD"])?;
     let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
     Some(match changes.is_empty() {

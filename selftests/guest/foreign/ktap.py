@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the suites in Python share: KTAP as `xdc foreign` reads it, and the guest around them."""
+"""What the suites in Python share: KTAP as `xdc-harness foreign` reads it, and the guest around them."""
 
 import os
 import re
@@ -27,12 +27,12 @@ class Ktap:
                 print(f"# {note}", flush=True)
 
     def finish(self):
-        """A case that fails is for `xdc foreign` to judge; the suite itself has done its work."""
+        """A case that fails is for `xdc-harness foreign` to judge; the suite itself has done its work."""
         print(f"1..{self.number}", flush=True)
 
 
 def last_words(kind, what, trace):
-    """Of a suite that dies: KTAP's line for it, which `xdc foreign` shows."""
+    """Of a suite that dies: KTAP's line for it, which `xdc-harness foreign` shows."""
     sys.__excepthook__(kind, what, trace)
     print(f"Bail out! {kind.__name__}: {what}", flush=True)
 

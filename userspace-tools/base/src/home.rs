@@ -145,7 +145,7 @@ impl Home {
         self.root.join("docs/performance.md")
     }
 
-    /// Page with the tables of `xdc foreign`.
+    /// Page with the tables of `xdc-harness foreign`.
     pub fn foreign_page(&self) -> PathBuf {
         self.root.join("docs/results/foreign-suites.md")
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -155,5 +156,18 @@ pub fn sleep(time: Duration) -> Result<()> {
             return Ok(());
         }
         thread::sleep(left.min(LOOK));
+    }
+}
+
+/// Exit code of a command that succeeded, failed, or ended with an error, which it prints.
+pub fn exit(outcome: Result<bool>) -> ExitCode {
+    wait_for_end();
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(err) => {
+            err.report();
+            err.exit_code()
+        }
     }
 }

@@ -78,7 +78,7 @@ const KERNELS: &[KnownCc] = &[
     vegas("vegas-10", &[("tcp_vegas.alpha", "20"), ("tcp_vegas.beta", "40")]),
     vegas("vegas-15", &[("tcp_vegas.alpha", "30"), ("tcp_vegas.beta", "60")]),
     vegas("vegas-20", &[("tcp_vegas.alpha", "40"), ("tcp_vegas.beta", "80")]),
-    // The kernel's dctcp in Rust, for `xdc twin`.
+    // The kernel's dctcp in Rust, for `xdc-harness twin`.
     KnownCc { module: Some("tcp_dctcp_rs"), ..classic_ecn("dctcp_rs", "dctcp_rs") },
 ];
 

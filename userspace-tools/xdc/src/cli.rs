@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use xdc_guest::tether;
 use xdc_study::{bench, hunt, paper, score, selftest, sweep, table, tune};
 
-use crate::command::{acceltor, cc, export, foreign, run, shell, show, twin, unorc};
+use crate::command::{acceltor, cc, export, run, shell, show, unorc};
 use crate::live::elephants;
 use crate::live::observe;
 use crate::live::qdisc;
@@ -200,17 +200,6 @@ Examples:
   xdc selftest 40-qdisc --engine uml --kernel uml-debug
   xdc selftest 41-parents --kernel debug")]
     Selftest(selftest::Request),
-    /// Run third-party tests, with the kernel's modules and with ours.
-    #[command(after_help = "\
-Suites are the programs of selftests/guest/foreign/: the kernel's own tests of tc and of TCP, and
-applications of the distribution. A case that passes with the kernel's own modules and fails with
-ours is a failure; one that fails with both is listed.
-
-Examples:
-  xdc foreign                    the fast selection
-  xdc foreign tdc-children --kernel debug
-  xdc foreign --long --update-docs")]
-    Foreign(foreign::Request),
     /// Count instructions per ACK and per packet, side by side in one emulated boot.
     #[command(after_help = "\
 Examples:
@@ -239,13 +228,6 @@ Examples:
 ip link adds the device: docs/unorc.md."
     )]
     Unorc(UnorcCommand),
-    /// Compare congestion controls with their Rust twins, packet by packet.
-    #[command(after_help = "\
-Examples:
-  xdc twin
-  xdc twin incast loss --seed 7
-  xdc twin one-flow --pcap captures")]
-    Twin(twin::Request),
     /// Record tracepoints of the modules, or plot a recording.
     #[command(args_conflicts_with_subcommands = true, after_help = trace::help())]
     Trace {

@@ -33,7 +33,7 @@ use xdc_study::{bench, compare, hunt, paper, score, selftest, sweep, table, tune
 use crate::cli::{
     AcceltorCommand, CcCommand, Cli, Command, PeerCommand, QdiscCommand, TraceCommand, UnorcCommand,
 };
-use crate::command::{acceltor, cc, export, foreign, manual, new, run, shell, show, twin, unorc};
+use crate::command::{acceltor, cc, export, manual, new, run, shell, show, unorc};
 use crate::live::{elephants, observe, qdisc, trace};
 use crate::setup::{doctor, kdir};
 
@@ -48,15 +48,7 @@ pub fn main() -> ExitCode {
         }
         command => interrupt::install().and_then(|()| dispatch(command)),
     };
-    interrupt::wait_for_end();
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(err) => {
-            err.report();
-            err.exit_code()
-        }
-    }
+    interrupt::exit(outcome)
 }
 
 /// Runs a command; returns whether it succeeded.
@@ -97,7 +89,6 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Export(request) => export::command(&request),
         Command::Shell(request) => shell::command(&request),
         Command::Selftest(request) => selftest::command(&request),
-        Command::Foreign(request) => foreign::command(&request),
         Command::Bench(request) => bench::command(&request),
         Command::Acceltor(AcceltorCommand::Plan(request)) => acceltor::command(&request),
         Command::Acceltor(AcceltorCommand::Elephants(request)) => elephants::command(&request),
@@ -108,7 +99,6 @@ fn dispatch(command: Command) -> Result<bool> {
             PeerCommand::Del(place) => unorc::delete(&place),
             PeerCommand::Show(request) => unorc::show(&request),
         },
-        Command::Twin(request) => twin::command(&request),
         Command::Trace { command, request } => match command {
             Some(TraceCommand::Plot { file, output }) => trace::plot::command(&file, &output),
             None => trace::command(&request),

@@ -4,11 +4,9 @@
 pub mod acceltor;
 pub mod cc;
 pub mod export;
-pub mod foreign;
 pub mod manual;
 pub mod new;
 pub mod run;
 pub mod shell;
 pub mod show;
-pub mod twin;
 pub mod unorc;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * toll in C, from "Integer form" in docs/toll.md: the twin of tcp_toll for `xdc twin`. For connections with
+ * toll in C, from "Integer form" in docs/toll.md: the twin of tcp_toll for `xdc-harness twin`. For connections with
  * AccECN; C is a parameter, and the sysctls have their default values.
  */
 #include <linux/device/driver.h>
@@ -251,4 +251,4 @@ static struct tcp_congestion_ops toll_c __read_mostly = {
 static_assert(sizeof(struct toll) <= ICSK_CA_PRIV_SIZE);
 module_driver(toll_c, tcp_register_congestion_control, tcp_unregister_congestion_control);
 MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("toll in C, for xdc twin");
+MODULE_DESCRIPTION("toll in C, for xdc-harness twin");

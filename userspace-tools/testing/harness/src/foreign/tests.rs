@@ -63,7 +63,7 @@ fn a_suite_that_died_does_not_hold() {
     assert!(!report.holds());
     let told = told(&[report]);
     assert!(told.contains("DIED: TIMEOUT 900 s"));
-    assert!(told.ends_with("# xdc foreign: 1 passed, 1 failed\n"), "{told}");
+    assert!(told.ends_with("# xdc-harness foreign: 1 passed, 1 failed\n"), "{told}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc twin`: a congestion control and its twin in Rust must send equal packets.
+//! `xdc-harness twin`: a congestion control and its twin in Rust must send equal packets.
 //!
 //! In virtual time a run is deterministic, so the kernel's module and the twin behind our trait
 //! give equal captures or a first differing packet. A scenario's expectations must prove that it
@@ -96,7 +96,7 @@ pub fn command(request: &Request) -> Result<bool> {
         println!("{:#}", json!(outcomes));
     } else {
         print!("{}", printable_lines(&ktap(&outcomes)));
-        println!("# xdc twin: {} passed, {failed} failed", outcomes.len() - failed);
+        println!("# xdc-harness twin: {} passed, {failed} failed", outcomes.len() - failed);
     }
     Ok(failed == 0 && !outcomes.is_empty())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc foreign`: third-party tests, with the kernel's modules and with ours in one guest.
+//! `xdc-harness foreign`: third-party tests, with the kernel's modules and with ours in one guest.
 //!
 //! A suite is a program in selftests/guest/foreign/. Its guest's root is a folder of Debian
 //! packages with the kernel's own tests (qemu-images/foreign.sh). A suite prints `ok N VARIANT

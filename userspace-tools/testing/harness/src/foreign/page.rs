@@ -48,7 +48,7 @@ pub(super) fn told(reports: &[Report]) -> String {
         .count();
     let _ = writeln!(
         text,
-        "# xdc foreign: {} passed, {} failed",
+        "# xdc-harness foreign: {} passed, {} failed",
         count(Verdict::Fine),
         count(Verdict::Ours) + whole
     );
