@@ -7,10 +7,12 @@ extern crate xdc_base;
 mod foreign;
 mod twin;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xdc_base::interrupt;
+use xdc_guest::tether;
 use xdc_result::provenance::COMMIT;
 
 #[derive(Parser)]
@@ -40,14 +42,23 @@ Examples:
   xdc-harness twin incast loss --seed 7
   xdc-harness twin one-flow --pcap captures")]
     Twin(twin::Request),
+    /// Wrapper in which xdc starts guests: see [`tether`].
+    #[command(name = tether::SUBCOMMAND, hide = true)]
+    Tethered {
+        parent: i32,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
     let _ = COMMIT.set(env!("XDC_COMMIT"));
-    let command = Cli::parse().command;
-    let outcome = interrupt::install().and_then(|()| match command {
-        Command::Foreign(request) => foreign::command(&request),
-        Command::Twin(request) => twin::command(&request),
-    });
+    let outcome = match Cli::parse().command {
+        Command::Tethered { parent, words } => {
+            tether::become_program(parent, &words).map(|never| match never {})
+        }
+        Command::Foreign(request) => interrupt::install().and_then(|()| foreign::command(&request)),
+        Command::Twin(request) => interrupt::install().and_then(|()| twin::command(&request)),
+    };
     interrupt::exit(outcome)
 }
