@@ -100,8 +100,10 @@ pub fn write(
                 add_tools(&mut cpio, PROGRAMS)?;
                 add_called(&mut cpio, home, &commands(plan))?;
             }
+            // xdc, or xdc-harness beside it.
             let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
-            add_program(&mut cpio, "/bin/xdc", &own)?;
+            let xdc = Some(own.with_file_name("xdc")).filter(|xdc| xdc.exists()).unwrap_or(own);
+            add_program(&mut cpio, "/bin/xdc", &xdc)?;
             for program in home.guest_programs()? {
                 let name = program.file_name().unwrap_or_default().to_string_lossy();
                 add_program(&mut cpio, &format!("/bin/{name}"), &program)?;
