@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Passes the commit that xdc is built from to the compiler, for the provenance of results.
+//! Passes the commit of xdc and xdc-harness to the compiler, for the provenance of results.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,20 +8,10 @@ use std::process::Command;
 fn main() {
     // Watching `.git` would relink the program with every commit.
     let own = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let all = own.ancestors().find(|dir| dir.ends_with("userspace-tools")).unwrap_or(&own);
-    let crates = [
-        "base",
-        "metric",
-        "scenario",
-        "guest",
-        "result",
-        "view",
-        "study",
-        "xdc",
-        "testing/harness",
-    ];
-    for dir in crates.map(|name| all.join(name).join("src")).iter().filter(|dir| dir.exists()) {
-        println!("cargo::rerun-if-changed={}", dir.display());
+    let all =
+        own.ancestors().find(|dir| dir.ends_with("userspace-tools")).expect("the crates' folder");
+    for name in "base metric scenario guest result view study xdc testing/harness".split(' ') {
+        println!("cargo::rerun-if-changed={}", all.join(name).join("src").display());
     }
     println!("cargo::rerun-if-env-changed=XDC_COMMIT");
     // A packager sets XDC_COMMIT; otherwise this repository's commit, if there is one.

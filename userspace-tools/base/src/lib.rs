@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Services for all crates of the `xdc` command: errors, output, signals, the home, units and text.
 
-#![allow(missing_docs, reason = "only the xdc command uses it")]
+#![allow(missing_docs, reason = "internal: names and types say most")]
 
 #[macro_use]
 pub mod out;

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::FdFlags;
-
 use xdc_algo::MODULES;
 use xdc_base::error::{Error, Result};
 use xdc_base::home::{self, Home};

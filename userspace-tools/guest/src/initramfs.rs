@@ -100,7 +100,7 @@ pub fn write(
                 add_tools(&mut cpio, PROGRAMS)?;
                 add_called(&mut cpio, home, &commands(plan))?;
             }
-            // xdc, or xdc-harness beside it.
+            // xdc-harness starts guests too, with the xdc beside it.
             let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
             let xdc = Some(own.with_file_name("xdc")).filter(|xdc| xdc.exists()).unwrap_or(own);
             add_program(&mut cpio, "/bin/xdc", &xdc)?;

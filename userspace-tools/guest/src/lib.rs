@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A guest's life cycle on the host: start, messages, console, and all ways to end.
 
-#![allow(missing_docs, reason = "only the xdc command uses it")]
+#![allow(missing_docs, reason = "internal: names and types say most")]
 
 #[macro_use]
 extern crate xdc_base;

@@ -9,6 +9,7 @@
 //! calls ([`calls`]), and it cannot gain privileges.
 
 use std::convert::Infallible;
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -28,8 +29,8 @@ use xdc_base::error::{Error, Result};
 
 use crate::calls;
 
-/// Subcommand with which xdc starts itself.
-pub const SUBCOMMAND: &str = "tethered";
+/// First argument with which a program of xdc starts itself.
+const SUBCOMMAND: &str = "tethered";
 
 /// Permissions of a guest's process on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,10 +70,20 @@ pub fn command(program: &Path, reach: &Reach) -> Command {
     command
 }
 
-/// Execute, in the child, the program of `words` made by [`command`].
-pub fn become_program(parent: i32, words: &[OsString]) -> Result<Infallible> {
-    let (reach, program, args) =
-        parse(words).ok_or_else(|| Error::usage("the program is missing"))?;
+/// Replaces a process that [`command`] has started by its guest; returns in all others.
+pub fn become_guest() -> Result<()> {
+    let words: Vec<_> = env::args_os().skip(1).collect();
+    match words.split_first() {
+        Some((first, words)) if first == SUBCOMMAND => match become_program(words)? {},
+        _ => Ok(()),
+    }
+}
+
+fn become_program(words: &[OsString]) -> Result<Infallible> {
+    let (parent, (reach, program, args)) = words
+        .split_first()
+        .and_then(|(parent, words)| Some((parent.to_str()?.parse().ok()?, parse(words)?)))
+        .ok_or_else(|| Error::usage("xdc starts this command itself"))?;
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|err| Error::io("setting the guest's death signal", &err.into()))?;
     // The parent may have died before prctl.

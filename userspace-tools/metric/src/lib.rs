@@ -2,7 +2,7 @@
 //! Names of figures in scenarios and command lines, and their bounds. `xdc-measure` computes the
 //! figures.
 
-#![allow(missing_docs, reason = "only the xdc command uses it")]
+#![allow(missing_docs, reason = "internal: names and types say most")]
 
 pub mod bound;
 pub mod interval;

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use xdc_base::error::{Error, Result};
-use xdc_base::home;
-use xdc_base::interrupt;
 use xdc_base::owned::{self, OwnedDir};
+use xdc_base::{home, interrupt};
 use xdc_measure::flows::{self, FlowRow};
 use xdc_measure::record::Record;
 

@@ -2,7 +2,7 @@
 //! Results: runs in guests, their records, figures and files, and the expectations checked against
 //! them.
 
-#![allow(missing_docs, reason = "only the xdc command uses it")]
+#![allow(missing_docs, reason = "internal: names and types say most")]
 
 #[macro_use]
 extern crate xdc_base;

@@ -7,9 +7,9 @@
 //! every RTT; the experiment's RTTs are scaled until that part is negligible.
 
 use std::collections::BTreeSet;
-use xdc_measure::figures::{self, Windows};
 
 use xdc_base::error::{Error, Result};
+use xdc_measure::figures::{self, Windows};
 use xdc_proto::{Flow, Job, Queue, RunPlan};
 use xdc_scenario::Scenario;
 use xdc_scenario::paths::Paths;

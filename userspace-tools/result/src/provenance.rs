@@ -29,7 +29,7 @@ pub struct Provenance {
     pub modules_sha256: BTreeMap<String, String>,
 }
 
-/// The commit that the running program is built from; empty outside a repository. The program sets it.
+/// Commit of the running program, which sets it; empty if it was built outside a repository.
 pub static COMMIT: OnceLock<&str> = OnceLock::new();
 
 impl Provenance {

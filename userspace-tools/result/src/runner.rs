@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use xdc_base::error::{Error, Result};
 use xdc_base::home::Home;
-use xdc_base::interrupt;
-use xdc_base::pool;
 use xdc_base::progress::{Progress, Task};
 use xdc_base::units::Size;
+use xdc_base::{interrupt, pool};
 use xdc_guest::engine::{Engine, Machine};
 use xdc_guest::{Guest, Watch, room};
 use xdc_measure::figures;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Experiments as TOML: topology, queues, traffic, measurements and expectations.
 
-#![allow(missing_docs, reason = "only the xdc command uses it")]
+#![allow(missing_docs, reason = "internal: names and types say most")]
 
 #[macro_use]
 extern crate xdc_base;
@@ -37,42 +37,41 @@ pub mod traffic;
 pub mod tunnel;
 mod typed;
 
-/// A commented scenario to begin with.
-pub const TEMPLATE: &str = include_str!("new.toml");
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
+use schemars::JsonSchema;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use xdc_base::error::{Error, Result};
 use xdc_base::text::nearest;
 use xdc_base::text_schema;
 use xdc_base::units::{Amount, Fraction, Rate, Size, Time};
+use xdc_measure::figures::Windows;
+use xdc_measure::size::SizeClasses;
 use xdc_metric::bound::Bound;
 use xdc_metric::metric::{Asks, Metric};
-
-use crate::dscp::Dscp;
-use schemars::JsonSchema;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
 use xdc_netlink::deserialize_text;
 use xdc_proto::Mark;
 
-pub use self::ccs::{Cc, Ecn};
-pub use self::load::{
-    Loaded, SEE_EXAMPLE, check_seed, load, malformed, name_of, parse, parse_stored,
-};
-pub use self::names::{expand, expand_all, no_node, pairs};
-use xdc_measure::figures::Windows;
-use xdc_measure::size::SizeClasses;
-
-pub use self::expect::*;
-pub use self::queues::*;
+use crate::dscp::Dscp;
 use crate::engine::Kind;
 use crate::fabric::FabricSpec;
 use crate::rotor::AcceltorSpec;
 use crate::trace::Trace;
 use crate::traffic::{Cdf, FlowFile, TrafficSpec};
 use crate::tunnel::TunnelSpec;
+
+pub use self::ccs::{Cc, Ecn};
+pub use self::expect::*;
+pub use self::load::{
+    Loaded, SEE_EXAMPLE, check_seed, load, malformed, name_of, parse, parse_stored,
+};
+pub use self::names::{expand, expand_all, no_node, pairs};
+pub use self::queues::*;
+
+/// A commented scenario to begin with.
+pub const TEMPLATE: &str = include_str!("new.toml");
 
 /// Builds a scenario's key from steps that can be printed.
 macro_rules! at {

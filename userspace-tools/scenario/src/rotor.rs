@@ -3,18 +3,17 @@
 
 use std::str::FromStr;
 
-use xdc_base::error::{Error, Result};
-use xdc_base::text_schema;
-use xdc_base::units::{Size, Time};
-
-use crate::dscp::Dscp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use xdc_algo::acceltor_plan::{HostPlan, Impossible, MAX_RTO_US, Network, Plan, Timers};
+use xdc_base::error::{Error, Result};
+use xdc_base::text_schema;
+use xdc_base::units::{Size, Time};
 use xdc_netlink::{acceltor, deserialize_text};
 use xdc_proto::{ACCELTOR, MAX_PREFIXES, Queue, Rotor, TcQueue, Topology};
 
 use crate::Scenario;
+use crate::dscp::Dscp;
 use crate::fabric::RotorShape;
 
 /// Options of the qdisc acceltor (docs/acceltor.md) and related settings. Missing options have the

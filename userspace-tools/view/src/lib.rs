@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Charts and pages.
 
-#![allow(missing_docs, reason = "only the xdc command uses it")]
+#![allow(missing_docs, reason = "internal: names and types say most")]
 
 pub mod bars;
 pub mod charts;

@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use crate::shape::{Cable, Shape};
 use xdc_proto::{Direction, Link, Queue};
 
 use crate::plot::{STYLE, escape};
+use crate::shape::{Cable, Shape};
 
 const BOX: (f64, f64) = (86.0, 34.0);
 const STEP: (f64, f64) = (196.0, 76.0);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The command line: arguments, help, examples.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use xdc_guest::tether;
 use xdc_study::{bench, hunt, paper, score, selftest, sweep, table, tune};
 
 use crate::command::{acceltor, cc, export, run, shell, show, unorc};
@@ -285,13 +283,6 @@ Examples:
     Man {
         /// The folder to write to.
         dir: PathBuf,
-    },
-    /// Wrapper in which xdc starts guests: see [`tether`].
-    #[command(name = tether::SUBCOMMAND, hide = true)]
-    Tethered {
-        parent: i32,
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        words: Vec<OsString>,
     },
 }
 

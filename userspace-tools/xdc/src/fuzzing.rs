@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Entry points of the fuzz targets in userspace-tools/fuzz. Each takes any input and accepts or
+//! Entry points of the fuzz targets in userspace-tools/testing/fuzz. Each takes any input and accepts or
 //! refuses it; accepted input must have the properties that the rest of the program relies on.
 
 use std::time::Duration;

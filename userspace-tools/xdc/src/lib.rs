@@ -4,10 +4,7 @@
 //! Exit codes: 0 success, 1 failure or an expectation that does not hold, 2 mistake in the command
 //! line or a scenario, 129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM.
 //!
-//! Crates follow the data: `base`, services for all; `metric`, names of metrics; `scenario`, from TOML to a
-//! plan; `guest`, starts guests; `result`, from a guest's messages to files; `view`, pictures and pages;
-//! `study`, many runs and their verdicts; this one, the other commands. In it, `live` is the running
-//! kernel and `setup` this host.
+//! `live` is about the running kernel, and `setup` about this host.
 
 #[macro_use]
 extern crate xdc_base;
@@ -40,15 +37,11 @@ use crate::setup::{doctor, kdir};
 /// Runs the command line and returns its exit code.
 pub fn main() -> ExitCode {
     let _ = COMMIT.set(env!("XDC_COMMIT"));
-    let command = Cli::parse().command;
-    let outcome = match command {
-        // Replaces this process, so the other program handles signals.
-        Command::Tethered { parent, words } => {
-            tether::become_program(parent, &words).map(|never| match never {})
-        }
-        command => interrupt::install().and_then(|()| dispatch(command)),
-    };
-    interrupt::exit(outcome)
+    interrupt::exit(tether::become_guest().and_then(|()| {
+        let command = Cli::parse().command;
+        interrupt::install()?;
+        dispatch(command)
+    }))
 }
 
 /// Runs a command; returns whether it succeeded.
@@ -128,7 +121,6 @@ fn dispatch(command: Command) -> Result<bool> {
             manual::pages(Cli::command(), &dir)?;
             Ok(true)
         }
-        Command::Tethered { .. } => Err(Error::usage("xdc starts this command itself")),
     }
 }
 

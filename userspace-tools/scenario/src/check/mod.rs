@@ -9,8 +9,6 @@ mod tc;
 mod tests;
 mod traffic;
 
-pub use self::queues::one_packet;
-
 use std::ops::RangeInclusive;
 
 use toml::{Table, Value};
@@ -19,6 +17,8 @@ use xdc_base::text::is_control;
 
 use crate::budget::Budget;
 use crate::{Scenario, at, limits};
+
+pub use self::queues::one_packet;
 
 /// Adds all mistakes of a scenario to `errors`, which has those of its keys.
 pub fn check(scenario: &Scenario, asks_tc: bool, errors: &mut Vec<Error>) {

@@ -19,11 +19,15 @@ use std::collections::{BinaryHeap, HashMap};
 
 use xdc_base::error::{Error, Result};
 use xdc_base::units::{Fraction, PPM, Time};
-
-use crate::dscp::{self, Dscp};
 use xdc_proto::gates::Gate;
 use xdc_proto::rng::Rng;
 use xdc_proto::{Flow, MAX_FLOWS, Switch};
+
+use crate::budget::{Budget, text_bytes};
+use crate::dscp::{self, Dscp};
+use crate::paths::Paths;
+use crate::plan::too_many;
+use crate::{Scenario, at, names, pairs};
 
 pub use self::after::Waits;
 pub use self::file::FlowFile;
@@ -31,10 +35,6 @@ pub use self::hpcc::NODE;
 pub use self::ideal::{Classes, ideals_ns};
 pub use self::sizes::{Cdf, Sizes};
 pub use self::spec::{Kind, SIZES, TrafficSpec};
-use crate::budget::{Budget, text_bytes};
-use crate::paths::Paths;
-use crate::plan::too_many;
-use crate::{Scenario, at, names, pairs};
 
 /// Groups of flows by their path.
 const INTRA: &str = "intra";

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Keys of `[[traffic]]`.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use xdc_base::error::{Error, Result};
 use xdc_base::units::{Fraction, Size, Time};
 
-use crate::dscp::Dscp;
-use schemars::JsonSchema;
-use serde::Deserialize;
-
 use super::Sizes;
 use crate::budget::Budget;
+use crate::dscp::Dscp;
 use crate::expand_all;
 
 /// Keys of all kinds that draw sizes.

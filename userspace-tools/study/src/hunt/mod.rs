@@ -18,9 +18,8 @@ use std::time::{Duration, Instant};
 
 use xdc_base::error::{Error, Result};
 use xdc_base::home::{self, Home};
-use xdc_base::interrupt;
-use xdc_base::owned;
 use xdc_base::progress::{Progress, Task};
+use xdc_base::{interrupt, owned};
 use xdc_guest::engine::Engine;
 use xdc_result::runner::Runner;
 

@@ -7,8 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use xdc_base::error::{Error, Result};
-use xdc_base::marked;
-use xdc_base::owned;
+use xdc_base::{marked, owned};
 use xdc_metric::interval::Decision;
 use xdc_result::expect::format_value;
 use xdc_view::bars::Bars;

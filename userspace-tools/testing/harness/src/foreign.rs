@@ -18,22 +18,20 @@ use std::time::Duration;
 use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
-use xdc_proto::{Job, Message, Plan};
-
-use page::{sections, told};
 use xdc_base::error::{Error, Result};
 use xdc_base::home::{Flavour, Home};
-use xdc_base::interrupt;
-use xdc_base::marked;
-use xdc_base::owned;
 use xdc_base::progress::Progress;
 use xdc_base::text::{printable, printable_lines};
+use xdc_base::{interrupt, marked, owned};
 use xdc_guest::engine::{Clock, Engine, Machine};
 use xdc_guest::{Guest, Watch};
+use xdc_proto::{Job, Message, Plan};
 use xdc_result::provenance::Provenance;
 use xdc_scenario::engine::Kind;
 use xdc_study::args;
 use xdc_study::selftest::KERNELS;
+
+use page::{sections, told};
 
 const MACHINE: Machine = Machine { cpus: 2, memory_mb: 2048, spins: true };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc-harness`: tests that need more than the xdc command. Exit codes are those of xdc.
+//! `xdc-harness`: comparisons of the modules with the kernel's own. Exit codes are those of xdc.
 
 #[macro_use]
 extern crate xdc_base;
@@ -7,7 +7,6 @@ extern crate xdc_base;
 mod foreign;
 mod twin;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -16,7 +15,7 @@ use xdc_guest::tether;
 use xdc_result::provenance::COMMIT;
 
 #[derive(Parser)]
-#[command(name = "xdc-harness", about = "Tests of xdc for its developers.")]
+#[command(name = "xdc-harness", about = "Compare the modules of xdc with the kernel's own.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -42,23 +41,16 @@ Examples:
   xdc-harness twin incast loss --seed 7
   xdc-harness twin one-flow --pcap captures")]
     Twin(twin::Request),
-    /// Wrapper in which xdc starts guests: see [`tether`].
-    #[command(name = tether::SUBCOMMAND, hide = true)]
-    Tethered {
-        parent: i32,
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        words: Vec<OsString>,
-    },
 }
 
 fn main() -> ExitCode {
     let _ = COMMIT.set(env!("XDC_COMMIT"));
-    let outcome = match Cli::parse().command {
-        Command::Tethered { parent, words } => {
-            tether::become_program(parent, &words).map(|never| match never {})
+    interrupt::exit(tether::become_guest().and_then(|()| {
+        let command = Cli::parse().command;
+        interrupt::install()?;
+        match command {
+            Command::Foreign(request) => foreign::command(&request),
+            Command::Twin(request) => twin::command(&request),
         }
-        Command::Foreign(request) => interrupt::install().and_then(|()| foreign::command(&request)),
-        Command::Twin(request) => interrupt::install().and_then(|()| twin::command(&request)),
-    };
-    interrupt::exit(outcome)
+    }))
 }

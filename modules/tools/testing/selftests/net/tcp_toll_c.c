@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * toll in C, from "Integer form" in docs/toll.md: the twin of tcp_toll for `xdc-harness twin`. For connections with
- * AccECN; C is a parameter, and the sysctls have their default values.
+ * toll in C, from "Integer form" in docs/toll.md: the twin of tcp_toll for `xdc-harness twin`.
+ * For connections with AccECN; C is a parameter, and the sysctls have their default values.
  */
 #include <linux/device/driver.h>
 #include <linux/module.h>

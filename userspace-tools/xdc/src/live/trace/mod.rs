@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 use serde::Serializer as _;
 use serde_json::{Map, Value, json};
 use xdc_base::error::{Error, Result};
-use xdc_base::interrupt;
-use xdc_base::owned;
 use xdc_base::text::printable;
+use xdc_base::{interrupt, owned};
 
-pub use events::EVENTS;
 use format::Format;
 use observer::{Observer, Seen};
+
+pub use events::EVENTS;
 
 /// End of the command's help.
 pub fn help() -> String {

@@ -8,9 +8,8 @@ use xdc_algo::MODULES;
 use xdc_algo::params::ParamInfo;
 use xdc_proto::privileged;
 
-use crate::setup::kconfig::{self, Config};
-
 use super::{Finding, under};
+use crate::setup::kconfig::{self, Config};
 
 /// Supported kernel series, as `XDC_KNOWN_SERIES` of qemu-images/common.sh. All tests run with the
 /// first; the others run those of User Mode Linux.

@@ -14,10 +14,9 @@ use xdc_base::interrupt;
 use xdc_base::text::shell_word;
 use xdc_guest::initramfs::find_program;
 
-use crate::setup::kconfig::Config;
-
 use super::Check;
 use super::headers::Headers;
+use crate::setup::kconfig::Config;
 
 /// File in the tree for `qemu-images/modules.sh`.
 const RECIPE: &str = "xdc-kdir.env";

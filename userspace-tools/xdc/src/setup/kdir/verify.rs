@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 
 use xdc_base::error::{Error, Result};
 
-use crate::setup::kconfig::Config;
-
 use super::Check;
 use super::headers::Headers;
+use crate::setup::kconfig::Config;
 
 /// Maximum number of examples in a sentence.
 const EXAMPLES: usize = 3;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use super::*;
 use xdc_algo::{gemini, unocc};
 use xdc_netlink::diag::XdcInfo;
 use xdc_tcpinfo::TcpInfo;
+
+use super::*;
 
 pub const UNOCC: Option<u8> = Some(unocc::ENTRY.number);
 pub const GEMINI: Option<u8> = Some(gemini::ENTRY.number);

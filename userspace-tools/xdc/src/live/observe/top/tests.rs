@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
 use super::*;
 use crate::live::observe::flows::tests::{GEMINI, UNOCC, flow};
 use crate::live::observe::queues::tests::state;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
 
 fn app() -> App {
     App {
