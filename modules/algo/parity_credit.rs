@@ -47,13 +47,8 @@ impl Credit {
         }
     }
 
-    /// Returns the earned share, in percent.
-    #[cfg(test)]
-    pub fn percent(&self) -> u32 {
-        self.share().saturating_mul(100) >> WHOLE.trailing_zeros()
-    }
-
-    fn share(&self) -> u32 {
+    /// Returns the earned part of [`WHOLE`].
+    pub fn share(&self) -> u32 {
         WHOLE.saturating_sub(self.withheld.into())
     }
 
@@ -89,17 +84,16 @@ impl Credit {
         self.units.checked_div(cost).unwrap_or(0)
     }
 
-    /// Returns the number that it would pay after `packets` more.
-    pub fn would_afford(&self, x: u8, y: u8, packets: u8) -> u32 {
+    /// Returns the number that it would pay after a whole block more.
+    pub fn would_afford(&self, x: u8, y: u8) -> u32 {
         let earned = self.share().saturating_mul(y.into());
-        let more = earned.saturating_mul(packets.into());
-        let units = self.units.saturating_add(more);
+        let units = self.units.saturating_add(earned.saturating_mul(x.into()));
         Self { units, ..*self }.affords(x)
     }
 
-    /// Pays for `parities`.
-    pub fn spend(&mut self, x: u8, parities: u32) {
-        let cost = WHOLE.saturating_mul(x.into()).saturating_mul(parities);
+    /// Pays for a parity.
+    pub fn spend(&mut self, x: u8) {
+        let cost = WHOLE.saturating_mul(x.into());
         self.units = self.units.saturating_sub(cost);
     }
 

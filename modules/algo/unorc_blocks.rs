@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Blocks that a receiver of UnoRC holds, and their decoding.
+//! Memory of a channel of UnoRC: the blocks that its receiver holds, and their decoding.
 
 use super::{
     gf256::{self, LENGTH_BYTES, MAX_DATA, MAX_PARITY, Solution},
     unorc::{Config, Io, Packet},
+    unorc_sender::Sent,
     unorc_wire::FIRST_PARITY,
 };
 
@@ -31,8 +32,18 @@ pub struct HeldBlock {
     pub last_us: u64,
 }
 
-/// Memory of a channel's receiver.
+/// Returns the bits below `index`.
+pub fn below(index: u8) -> u32 {
+    let bit = 1u32.checked_shl(index.into()).unwrap_or(0);
+    bit.wrapping_sub(1)
+}
+
+/// Memory of a channel.
 pub struct Lent<'a, P> {
+    /// [`Config::sent_slots`] elements.
+    pub sent: &'a mut [Sent],
+    /// Parities of the sender's open block.
+    pub parities: &'a mut [Option<P>; MAX_PARITY],
     /// [`Config::held_slots`] elements.
     pub slots: &'a mut [Held<P>],
     /// [`Config::blocks`] elements.
@@ -42,6 +53,12 @@ pub struct Lent<'a, P> {
 impl<P> Lent<'_, P> {
     fn at(&self, id: u32) -> usize {
         id as usize & self.blocks.len().saturating_sub(1)
+    }
+
+    /// Returns the record of a sent data packet.
+    pub fn sent(&mut self, config: &Config, id: u32, index: u8) -> Option<&mut Sent> {
+        let first = self.at(id).saturating_mul(config.x.into());
+        self.sent.get_mut(first.saturating_add(index.into()))
     }
 
     /// Returns the entry of block `id`.
@@ -71,8 +88,7 @@ impl HeldBlock {
         if k == 0 || k == self.k {
             return true;
         }
-        let above = u32::MAX.checked_shl(k.into()).unwrap_or(0) & DATA_BITS;
-        let is_sound = self.k == 0 && self.have & above == 0;
+        let is_sound = self.k == 0 && self.have & DATA_BITS & !below(k) == 0;
         if is_sound {
             self.k = k;
         }
@@ -104,11 +120,8 @@ pub fn decode<I: Io>(
     let first = solution.parities().next().and_then(parity);
     let len = first.ok_or(lacking)?.bytes().len();
     let mut found = [None, None, None];
-    for (j, found) in found
-        .iter_mut()
-        .enumerate()
-        .take(lost.count_ones() as usize)
-    {
+    let count = lost.count_ones() as usize;
+    for (j, found) in found.iter_mut().enumerate().take(count) {
         let mut vector = io.make(len).ok_or(lacking)?;
         for r in solution.parities() {
             let row = parity(r).filter(|row| row.bytes().len() == len);
@@ -123,27 +136,21 @@ pub fn decode<I: Io>(
                 gf256::add_packet(vector.bytes_mut(), factor, packet.bytes());
             }
         }
-        if !unwrap(&mut vector) {
-            return Err(Failed::Bad);
-        }
-        *found = Some(vector);
+        *found = Some(unwrap(vector).ok_or(Failed::Bad)?);
     }
     Ok(found)
 }
 
-/// Converts a decoded vector to its packet. Returns whether the packet is valid.
-fn unwrap(vector: &mut impl Packet) -> bool {
-    let bytes = vector.bytes();
-    let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
-        return false;
-    };
+/// Converts a decoded vector to its packet; None if it is invalid.
+fn unwrap<P: Packet>(mut vector: P) -> Option<P> {
+    let (length, rest) = vector.bytes().split_first_chunk::<LENGTH_BYTES>()?;
     let length = usize::from(u16::from_be_bytes(*length));
-    let Some((packet, zeros)) = rest.split_at_checked(length) else {
-        return false;
-    };
-    let is_sound = zeros.iter().all(|&byte| byte == 0) && is_ip(packet);
+    let (packet, zeros) = rest.split_at_checked(length)?;
+    if zeros.iter().any(|&byte| byte != 0) || !is_ip(packet) {
+        return None;
+    }
     vector.cut(LENGTH_BYTES, length);
-    is_sound
+    Some(vector)
 }
 
 /// Returns whether the length field of an IP packet matches.

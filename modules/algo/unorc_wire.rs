@@ -109,9 +109,6 @@ pub const MAX_ECHOES: usize = 16;
 const FIXED_BYTES: usize = 6;
 const REPORT_BYTES: usize = 8;
 const ECHO_BYTES: usize = 2;
-/// Length of the longest feedback.
-pub const FEEDBACK_BYTES: usize =
-    FIXED_BYTES + MAX_REPORTS * REPORT_BYTES + MAX_ECHOES * ECHO_BYTES;
 const DECODED: u32 = 1 << 31;
 const ECHO_MARKED: u16 = 1 << 15;
 
@@ -121,44 +118,37 @@ pub struct Feedback {
     /// Time since the newest packet arrived.
     pub age_us: u32,
     /// Reports on blocks.
-    pub reports: [Report; MAX_REPORTS],
-    /// Number of valid reports.
-    pub report_count: u8,
+    pub reports: [Option<Report>; MAX_REPORTS],
     /// Entropy of received packets, and whether they were CE-marked.
-    pub echoes: [(u16, bool); MAX_ECHOES],
-    /// Number of valid echoes.
-    pub echo_count: u8,
+    pub echoes: [Option<(u16, bool)>; MAX_ECHOES],
 }
 
 impl Feedback {
+    /// Returns the numbers of reports and echoes.
+    pub fn counts(&self) -> (usize, usize) {
+        let reports = self.reports.iter().flatten().count();
+        (reports, self.echoes.iter().flatten().count())
+    }
+
     /// Returns the encoded length.
     pub fn bytes(&self) -> usize {
-        let reports = REPORT_BYTES.saturating_mul(self.report_count.into());
-        let echoes = ECHO_BYTES.saturating_mul(self.echo_count.into());
-        FIXED_BYTES.saturating_add(reports).saturating_add(echoes)
+        let (reports, echoes) = self.counts();
+        let reports = REPORT_BYTES.saturating_mul(reports);
+        FIXED_BYTES
+            .saturating_add(reports)
+            .saturating_add(ECHO_BYTES.saturating_mul(echoes))
     }
 
     /// Adds an echo, unless it is full.
     pub fn echo(&mut self, ev: u16, is_marked: bool) {
-        if let Some(echo) = self.echoes.get_mut(usize::from(self.echo_count)) {
-            *echo = (ev, is_marked);
-            self.echo_count = self.echo_count.saturating_add(1);
+        if let Some(place) = self.echoes.iter_mut().find(|place| place.is_none()) {
+            *place = Some((ev, is_marked));
         }
     }
 
     /// Returns whether it has all echoes that it can have.
     pub fn is_full(&self) -> bool {
-        usize::from(self.echo_count) >= MAX_ECHOES
-    }
-
-    /// Returns the reports.
-    pub fn reports(&self) -> impl Iterator<Item = &Report> {
-        self.reports.iter().take(self.report_count.into())
-    }
-
-    /// Returns the echoes.
-    pub fn echoes(&self) -> impl Iterator<Item = &(u16, bool)> {
-        self.echoes.iter().take(self.echo_count.into())
+        self.echoes.iter().all(Option::is_some)
     }
 
     /// Encodes the feedback into [`Feedback::bytes`] bytes.
@@ -171,13 +161,14 @@ impl Feedback {
             }
         };
         put(&self.age_us.to_be_bytes());
-        put(&[self.report_count, self.echo_count]);
-        for report in self.reports() {
+        let (reports, echoes) = self.counts();
+        put(&[reports as u8, echoes as u8]);
+        for report in self.reports.iter().flatten() {
             let decoded = if report.is_decoded { DECODED } else { 0 };
             put(&report.block.to_be_bytes());
             put(&(report.lost | decoded).to_be_bytes());
         }
-        for (ev, is_marked) in self.echoes() {
+        for (ev, is_marked) in self.echoes.iter().flatten() {
             let mark = if *is_marked { ECHO_MARKED } else { 0 };
             put(&(ev | mark).to_be_bytes());
         }
@@ -187,37 +178,30 @@ impl Feedback {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (&age_us, rest) = bytes.split_first_chunk()?;
         let (&[report_count, echo_count], rest) = rest.split_first_chunk()?;
+        let counts = (usize::from(report_count), usize::from(echo_count));
+        let (reports, echoes) = rest.split_at_checked(counts.0.saturating_mul(REPORT_BYTES))?;
         let mut feedback = Feedback {
             age_us: u32::from_be_bytes(age_us),
-            report_count,
-            echo_count,
             ..Feedback::default()
         };
-        let counts = (usize::from(report_count), usize::from(echo_count));
-        if counts.0 > MAX_REPORTS || counts.1 > MAX_ECHOES || bytes.len() != feedback.bytes() {
-            return None;
-        }
-        let (reports, echoes) = rest.split_at_checked(counts.0.saturating_mul(REPORT_BYTES))?;
         let reports = reports.chunks_exact(REPORT_BYTES);
         for (report, bytes) in feedback.reports.iter_mut().zip(reports) {
             let (&block, lost) = bytes.split_first_chunk()?;
             let lost = u32::from_be_bytes(*lost.first_chunk()?);
-            *report = Report {
+            *report = Some(Report {
                 block: u32::from_be_bytes(block),
                 is_decoded: lost & DECODED != 0,
                 lost: lost & !DECODED,
-            };
+            });
         }
         let echoes = echoes.chunks_exact(ECHO_BYTES);
         for (echo, bytes) in feedback.echoes.iter_mut().zip(echoes) {
             let value = u16::from_be_bytes(*bytes.first_chunk()?);
-            let ev = value & !ECHO_MARKED;
-            if ev >= VALUES {
-                return None;
-            }
-            *echo = (ev, value & ECHO_MARKED != 0);
+            let ev = Some(value & !ECHO_MARKED).filter(|ev| *ev < VALUES)?;
+            *echo = Some((ev, value & ECHO_MARKED != 0));
         }
-        Some(feedback)
+        let is_sound = feedback.counts() == counts && feedback.bytes() == bytes.len();
+        is_sound.then_some(feedback)
     }
 }
 

@@ -59,7 +59,7 @@ impl Model {
         self.order.pop().unwrap()
     }
 
-    fn next(&mut self, time: &Time, rng: &mut Random) -> u16 {
+    fn next(&mut self, now_us: u64, rng: &mut Random) -> u16 {
         if !self.begun {
             self.begun = true;
             self.one = (rng.next_u32() % 16_384) as u16;
@@ -74,7 +74,7 @@ impl Model {
             Kind::Unolb => {
                 let subflow = &mut self.ten[self.turn % 10];
                 self.turn += 1;
-                subflow.3 = time.now_us;
+                subflow.3 = now_us;
                 subflow.0
             }
             Kind::Reps => {
@@ -101,7 +101,7 @@ impl Model {
                 (rng.next_u32() % 256) as u16
             }
             Kind::RepsPaper => {
-                let is_warm = self.fresh >= time.bdp_packets.min(256);
+                let is_warm = self.fresh >= 256;
                 if let Some(ev) = is_warm.then(|| self.cache.pop_front()).flatten() {
                     return ev;
                 }
@@ -124,18 +124,20 @@ impl Model {
         }
     }
 
-    fn event(&mut self, time: &Time, rng: &mut Random, event: Event) {
+    /// Returns the replaced paths.
+    fn event(&mut self, time: &Time, rng: &mut Random, ev: u16, fate: Fate) -> u32 {
+        let mut replaced = 0;
         let now = time.now_us;
         let min_rtt = u64::from(time.min_rtt_us);
-        let is_failure = matches!(event, Event::Lost { is_nack: true, .. } | Event::Timeout(_));
+        let is_failure = matches!(fate, Fate::Nack | Fate::Timeout);
         match self.kind {
             Kind::Ecmp | Kind::Rps | Kind::Ops => {}
             Kind::Plb => {
                 let mut reroute = false;
                 if is_failure {
                     reroute = self.changed.is_none_or(|at| now - at > time.rto_us.into());
-                } else if let Event::Good(_) | Event::Marked(_) = event {
-                    self.since.1.push(matches!(event, Event::Marked(_)));
+                } else if let Fate::Good | Fate::Marked = fate {
+                    self.since.1.push(fate == Fate::Marked);
                     if now - self.since.0 >= min_rtt {
                         let (_, echoes) = std::mem::replace(&mut self.since, (now, Vec::new()));
                         let marked = echoes.iter().filter(|&&marked| marked).count();
@@ -152,30 +154,32 @@ impl Model {
                     self.one = (rng.next_u32() % 16_384) as u16;
                     self.bad_rounds = 0;
                     self.changed = Some(now);
+                    replaced += 1;
                 }
             }
             Kind::Unolb => {
-                if let Event::Good(ev) | Event::Marked(ev) = event {
+                if let Fate::Good | Fate::Marked = fate {
                     for subflow in &mut self.ten {
                         if subflow.0 == ev {
                             subflow.2 = now;
                         }
                     }
-                } else if is_failure || event == Event::Unheard {
+                } else if is_failure || fate == Fate::Unheard {
                     for (ev, rerouted, echoed, sent) in &mut self.ten {
                         let settled = now - *rerouted > min_rtt;
                         let silent = now - *echoed > min_rtt / 2 && *sent > *echoed;
                         if settled && silent {
                             *ev = (rng.next_u32() % 16_384) as u16;
                             *rerouted = now;
+                            replaced += 1;
                         }
                     }
                 }
             }
             Kind::Reps => {
                 let freezes = match self.freeze {
-                    Freeze::Loss => matches!(event, Event::Lost { .. } | Event::Timeout(_)),
-                    Freeze::Timeout => matches!(event, Event::Timeout(_)),
+                    Freeze::Loss => matches!(fate, Fate::Lost | Fate::Nack | Fate::Timeout),
+                    Freeze::Timeout => fate == Fate::Timeout,
                     Freeze::Off => false,
                 };
                 if freezes && self.frozen.is_none() && self.exploring == 0 {
@@ -188,33 +192,34 @@ impl Model {
                     self.cursor = 0;
                     self.exploring = 16;
                 }
-                if let Event::Good(ev) = event {
+                if fate == Fate::Good {
                     self.eight[self.written % 8] = Some((ev, true));
                     self.written += 1;
                 }
             }
-            Kind::RepsPaper => match event {
-                Event::Good(ev) if self.cache.len() < 256 => self.cache.push_back(ev),
+            Kind::RepsPaper => match fate {
+                Fate::Good if self.cache.len() < 256 => self.cache.push_back(ev),
                 _ => {}
             },
             Kind::Bitmap => {
-                let (ev, penalty) = match event {
-                    Event::Good(_) | Event::Unheard => return,
-                    Event::Marked(ev) => (ev, 1),
-                    Event::Lost { ev, .. } => (ev, 4),
-                    Event::Timeout(ev) => (ev, 15),
+                let penalty = match fate {
+                    Fate::Good | Fate::Unheard => 0,
+                    Fate::Marked => 1,
+                    Fate::Lost | Fate::Nack => 4,
+                    Fate::Timeout => 15,
                 };
                 let against = self.held.entry(ev).or_default();
                 *against = (*against + penalty).min(15);
             }
         }
+        replaced
     }
 }
 
-/// Applies `events` to the module and the reference.
-fn are_one(kind: Kind, freeze: Freeze, events: u32, seed: u64) -> Paths {
-    let mut paths = Paths::default();
-    paths.begin(kind, freeze);
+/// Applies `events` to the module and the reference. Returns the numbers of replaced paths and freezes.
+fn are_one(kind: Kind, freeze: Freeze, events: u32, seed: u64) -> (u32, u32) {
+    let mut paths = Paths::new(kind, freeze);
+    let (mut reroutes, mut freezes) = (0, 0);
     let mut model = Model::new(kind, freeze);
     let (mut ours, mut theirs) = (Random::new(seed), Random::new(seed));
     let mut rng = Rng::new(seed);
@@ -222,7 +227,6 @@ fn are_one(kind: Kind, freeze: Freeze, events: u32, seed: u64) -> Paths {
         now_us: 1_000_000,
         min_rtt_us: 14,
         rto_us: 2_000,
-        bdp_packets: 40,
     };
     let mut out = VecDeque::new();
     // Alternates between phases with few and many failures.
@@ -234,27 +238,29 @@ fn are_one(kind: Kind, freeze: Freeze, events: u32, seed: u64) -> Paths {
         }
         time.now_us += rng.within(0, 20);
         if rng.percent(50) || out.is_empty() {
-            let ev = paths.next(&time, &mut ours);
-            assert_eq!(ev, model.next(&time, &mut theirs), "{kind:?} at {n}");
+            let ev = paths.next(time.now_us, &mut ours);
+            assert_eq!(ev, model.next(time.now_us, &mut theirs), "{kind:?} at {n}");
             assert!(ev < VALUES);
             out.push_back(ev);
             continue;
         }
         let ev = out.pop_front().unwrap();
-        let event = match rng.percent(bad) {
-            false if rng.percent(bad * 3) => Event::Marked(ev),
-            false => Event::Good(ev),
-            true if rng.percent(20) => Event::Timeout(ev),
-            true if rng.percent(20) => Event::Unheard,
-            true => Event::Lost {
-                ev,
-                is_nack: rng.percent(50),
-            },
+        let (ev, fate) = match rng.percent(bad) {
+            false if rng.percent(bad * 3) => (ev, Fate::Marked),
+            false => (ev, Fate::Good),
+            true if rng.percent(20) => (ev, Fate::Timeout),
+            true if rng.percent(20) => (0, Fate::Unheard),
+            true if rng.percent(50) => (ev, Fate::Nack),
+            true => (ev, Fate::Lost),
         };
-        paths.event(&time, &mut ours, event);
-        model.event(&time, &mut theirs, event);
+        let was_frozen = paths.thaw_us() != 0;
+        let replaced = paths.event(&time, &mut ours, ev, fate);
+        assert_eq!(replaced, model.event(&time, &mut theirs, ev, fate));
+        assert_eq!(paths.thaw_us(), model.frozen.unwrap_or(0));
+        reroutes += replaced;
+        freezes += u32::from(paths.thaw_us() != 0 && !was_frozen);
     }
-    paths
+    (reroutes, freezes)
 }
 
 #[test]
@@ -266,26 +272,24 @@ fn every_chooser_matches_its_model() {
             if kind != Kind::Reps && freeze != Freeze::Loss {
                 continue;
             }
-            let paths = are_one(kind, freeze, 1_000_000, kind as u64);
-            reroutes += paths.reroutes();
-            freezes += paths.freezes();
+            let (rerouted, frozen) = are_one(kind, freeze, 1_000_000, kind as u64);
+            reroutes += rerouted;
+            freezes += frozen;
             let can_reroute = matches!(kind, Kind::Plb | Kind::Unolb);
-            assert_eq!(paths.reroutes() > 0, can_reroute);
+            assert_eq!(rerouted > 0, can_reroute);
             let can_freeze = kind == Kind::Reps && freeze != Freeze::Off;
-            assert_eq!(paths.freezes() > 0, can_freeze);
+            assert_eq!(frozen > 0, can_freeze);
         }
     }
     assert!(reroutes > 1_000 && freezes > 100, "{reroutes} {freezes}");
 }
 
 fn of(kind: Kind) -> (Paths, Random, Time) {
-    let mut paths = Paths::default();
-    paths.begin(kind, Freeze::Loss);
+    let paths = Paths::new(kind, Freeze::Loss);
     let time = Time {
         now_us: 1_000,
         min_rtt_us: 100,
         rto_us: 1_000,
-        bdp_packets: 4,
     };
     (paths, Random::new(1), time)
 }
@@ -312,7 +316,9 @@ fn names_and_numbers_convert_both_ways() {
 fn ops_uses_each_value_once_per_round() {
     let (mut paths, mut rng, time) = of(Kind::Ops);
     for _ in 0..3 {
-        let mut seen: Vec<_> = (0..SPRAYED).map(|_| paths.next(&time, &mut rng)).collect();
+        let mut seen: Vec<_> = (0..SPRAYED)
+            .map(|_| paths.next(time.now_us, &mut rng))
+            .collect();
         seen.sort_unstable();
         assert!(seen.into_iter().eq(0..SPRAYED as u16));
     }
@@ -321,19 +327,14 @@ fn ops_uses_each_value_once_per_round() {
 #[test]
 fn unolb_replaces_silent_paths_and_keeps_idle_ones() {
     let (mut paths, mut rng, mut time) = of(Kind::Unolb);
-    let before: Vec<_> = (0..10).map(|_| paths.next(&time, &mut rng)).collect();
+    let before: Vec<_> = (0..10).map(|_| paths.next(time.now_us, &mut rng)).collect();
     time.now_us += 10;
     for ev in &before[1..] {
-        paths.event(&time, &mut rng, Event::Good(*ev));
+        paths.event(&time, &mut rng, *ev, Fate::Good);
     }
     time.now_us += 200;
-    let nack = Event::Lost {
-        ev: before[0],
-        is_nack: true,
-    };
-    paths.event(&time, &mut rng, nack);
-    assert_eq!(paths.reroutes(), 1);
-    let after: Vec<_> = (0..10).map(|_| paths.next(&time, &mut rng)).collect();
+    assert_eq!(paths.event(&time, &mut rng, before[0], Fate::Nack), 1);
+    let after: Vec<_> = (0..10).map(|_| paths.next(time.now_us, &mut rng)).collect();
     assert_ne!(before[0], after[0]);
     assert_eq!(before[1..], after[1..]);
 }
@@ -342,15 +343,15 @@ fn unolb_replaces_silent_paths_and_keeps_idle_ones() {
 fn reps_recycles_the_oldest_value_and_reuses_its_cache_while_frozen() {
     let (mut paths, mut rng, mut time) = of(Kind::Reps);
     for ev in [3, 5, 7] {
-        paths.event(&time, &mut rng, Event::Good(ev));
+        paths.event(&time, &mut rng, ev, Fate::Good);
     }
-    assert_eq!(paths.next(&time, &mut rng), 3);
-    paths.event(&time, &mut rng, Event::Timeout(9));
-    let frozen: Vec<_> = (0..6).map(|_| paths.next(&time, &mut rng)).collect();
+    assert_eq!(paths.next(time.now_us, &mut rng), 3);
+    paths.event(&time, &mut rng, 9, Fate::Timeout);
+    let frozen: Vec<_> = (0..6).map(|_| paths.next(time.now_us, &mut rng)).collect();
     assert_eq!(frozen, [3, 5, 7, 3, 5, 7]);
-    assert_eq!(paths.freezes(), 1);
+    assert_eq!(paths.thaw_us(), time.now_us + FROZEN_US);
     time.now_us += FROZEN_US + 1;
-    paths.event(&time, &mut rng, Event::Marked(3));
-    let found: Vec<_> = (0..16).map(|_| paths.next(&time, &mut rng)).collect();
+    paths.event(&time, &mut rng, 3, Fate::Marked);
+    let found: Vec<_> = (0..16).map(|_| paths.next(time.now_us, &mut rng)).collect();
     assert_ne!(found[..6], [3, 5, 7, 3, 5, 7]);
 }

@@ -18,25 +18,23 @@ fn alone(config: Config) -> Alone {
 
 /// Returns a sender's packets for these lengths, each block with all its parities.
 fn blocks(config: Config, first: u32, lengths: &[usize]) -> Wire {
-    let mut sender = Half::<Sender<Vec<u8>>>::new(config);
-    sender.sender(|sender, cx, _| sender.begin(cx.config, first));
+    let mut sender = Half::<Sender>::new(config);
+    sender.run(|sender, cx| sender.begin(cx, first));
     for (number, len) in (0..).zip(lengths) {
-        sender.sender(|sender, cx, sent| sender.push(cx, sent, ip(1, number, *len), Ecn::Capable));
+        sender.run(|sender, cx| sender.push(cx, ip(1, number, *len), true));
     }
     sender.now_us += 50;
-    sender.sender(|sender, cx, _| sender.poll(cx));
+    sender.run(|sender, cx| sender.poll(cx));
     let sent = sender.io.sent.into_iter();
     sent.map(|(header, packet, _)| (header, packet)).collect()
 }
 
 fn give(alone: &mut Alone, (header, packet): &(Header, Vec<u8>)) {
-    alone.receiver(|receiver, cx, lent| {
-        receiver.receive(cx, lent, header, packet.clone(), false);
-    });
+    alone.run(|receiver, cx| receiver.receive(cx, header, (packet.clone(), false)));
 }
 
 fn poll(alone: &mut Alone) -> u64 {
-    alone.receiver(|receiver, cx, lent| receiver.poll(cx, lent))
+    alone.run(|receiver, cx| receiver.poll(cx))
 }
 
 fn wait(alone: &mut Alone, us: u64) {
@@ -55,7 +53,7 @@ fn reports(alone: &mut Alone) -> Vec<Report> {
     let mut reports = Vec::new();
     for (header, packet, _) in alone.io.sent.drain(..) {
         assert_eq!(header.kind, Kind::Feedback);
-        reports.extend(Feedback::parse(&packet).unwrap().reports());
+        reports.extend(Feedback::parse(&packet).unwrap().reports.iter().flatten());
     }
     reports
 }
@@ -75,7 +73,7 @@ fn blocks_of_eight_and_two_decode_every_loss_of_two() {
     for lost in 0u32..1 << 10 {
         let mut alone = alone(config(8, 2));
         // The first block number is known.
-        alone.half.is_begun = true;
+        alone.half.newest_us = 1;
         alone.half.next = 1;
         alone.half.end = 1;
         for (i, packet) in wire.iter().enumerate() {
@@ -221,7 +219,7 @@ fn packets_in_order_are_delivered_at_once() {
     assert_eq!(up(&mut alone), []);
     give(&mut alone, &wire[1]);
     assert_eq!(up(&mut alone), [1, 2]);
-    assert_eq!(alone.half.held_bytes(), 150);
+    assert_eq!(alone.half.held_bytes, 150);
 }
 
 #[test]
@@ -371,8 +369,8 @@ fn a_restarted_sender_costs_one_jump() {
         .iter()
         .for_each(|packet| give(&mut alone, packet));
     assert!(up(&mut alone).into_iter().eq(1..16));
-    assert_eq!(alone.half.held_bytes(), 0);
-    alone.receiver(|_, _, lent| assert!(lent.slots.iter().all(Option::is_none)));
+    assert_eq!(alone.half.held_bytes, 0);
+    alone.run(|_, cx| assert!(cx.lent.slots.iter().all(Option::is_none)));
 }
 
 #[test]
@@ -383,7 +381,7 @@ fn too_many_waiting_packets_end_the_wait() {
     let mut alone = alone(config);
     for packet in wire.iter().filter(|(header, _)| header.block != 2) {
         give(&mut alone, packet);
-        assert!(alone.half.held_bytes() <= MAX_HELD_BYTES);
+        assert!(alone.half.held_bytes <= MAX_HELD_BYTES);
     }
     assert!(up(&mut alone).into_iter().eq((0..200).filter(|&n| n != 1)));
 }
@@ -424,8 +422,8 @@ fn feedback_is_sent_every_four_packets_or_twenty_us() {
     let (header, packet, _) = &alone.io.sent[2];
     let feedback = Feedback::parse(packet).unwrap();
     assert_eq!((header.block, header.index, feedback.age_us), (1, 29, 20));
-    assert_eq!(feedback.echo_count, 2);
-    assert_eq!(feedback.echoes[1], (wire[9].0.ev, false));
+    assert_eq!(feedback.counts().1, 2);
+    assert_eq!(feedback.echoes[1], Some((wire[9].0.ev, false)));
 }
 
 #[test]
@@ -451,13 +449,13 @@ fn any_packets_cause_no_panic() {
             give(&mut alone, &(header, packet));
             alone.now_us += rng.within(0, 300);
             poll(&mut alone);
-            assert!(alone.half.held_bytes() <= MAX_HELD_BYTES);
+            assert!(alone.half.held_bytes <= MAX_HELD_BYTES);
         }
-        alone.receiver(|receiver, _, lent| {
-            let held = lent.slots.iter().filter_map(|slot| slot.as_ref());
+        alone.run(|receiver, cx| {
+            let held = cx.lent.slots.iter().filter_map(|slot| slot.as_ref());
             assert_eq!(
                 held.map(|(packet, _)| packet.len()).sum::<usize>(),
-                receiver.held_bytes()
+                receiver.held_bytes
             );
         });
     }

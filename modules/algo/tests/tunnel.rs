@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use super::super::paths::Kind as Chooser;
+use super::super::paths::{Fate, Kind as Chooser};
 use super::super::support::Rng;
-use super::super::unorc::Cause;
 use super::super::unorc_support::{End, config, flow_and_number, ip, wire};
 use super::*;
 use std::collections::BTreeMap;
@@ -52,7 +51,7 @@ impl Net {
                 for _ in 0..copies {
                     let mut tag = match header.kind {
                         Kind::Hello => 0,
-                        _ => self.ends[from].session.theirs(),
+                        _ => self.ends[from].session.theirs,
                     };
                     // UDP's checksum detects corruption, but not packets of other senders.
                     if self.rng.percent(self.noise) {
@@ -156,7 +155,10 @@ fn packets_arrive_in_order_with_any_chooser() {
             for end in &net.ends {
                 assert_eq!(end.io.counted(Count::Session), 1);
                 assert_eq!(end.io.counted(Count::GivenUp), 0);
-                let rtts = end.channels.iter().map(|(channel, _)| channel.min_rtt_us());
+                let rtts = end
+                    .channels
+                    .iter()
+                    .map(|(channel, _)| channel.rtt.get().unwrap_or(0));
                 assert!(rtts.max().is_some_and(|rtt_us| rtt_us >= 100));
             }
         }
@@ -184,7 +186,7 @@ fn paths_and_times_can_change_during_a_session() {
             timer_us: 100,
             ..config(8, 2)
         };
-        assert_eq!(*net.ends[0].channels[0].0.config(), kept);
+        assert_eq!(net.ends[0].channels[0].0.config, kept);
         talk(&mut net, 12);
         all_in_order(&mut net, 12);
     }
@@ -388,7 +390,7 @@ fn forged_packets_are_ignored_and_few_are_answered() {
 /// Returns an end's own tag and the peer's.
 fn tags(net: &Net, at: usize) -> (u64, u64) {
     let session = &net.ends[at].session;
-    (session.mine(), session.theirs())
+    (session.mine, session.theirs)
 }
 
 /// Returns a TCP segment without data.
@@ -456,12 +458,12 @@ fn a_dead_link_is_avoided() {
 fn inner_packets_are_classified() {
     let packet = ip(3, 4, 60);
     let inner = Inner::of(&packet);
-    assert_eq!((inner.is_raw, inner.ecn), (false, Ecn::Capable));
+    assert_eq!((inner.is_raw, inner.is_capable), (false, true));
     assert!(Inner::of(&packet[..59]).is_raw);
     // TCP: a pure ACK, an ACK with data, a SYN.
     let ack = pure_ack();
     assert!(Inner::of(&ack).is_raw);
-    assert_eq!(Inner::of(&ack).ecn, Ecn::Not);
+    assert!(!Inner::of(&ack).is_capable);
     let mut syn = ack.clone();
     syn[33] = 0x12;
     assert!(!Inner::of(&syn).is_raw);
@@ -477,7 +479,7 @@ fn inner_packets_are_classified() {
     six[1] = 0x30;
     six[5] = 8;
     six[6] = 17;
-    assert_eq!(Inner::of(&six).ecn, Ecn::Capable);
+    assert!(Inner::of(&six).is_capable);
     assert!(!Inner::of(&six).is_raw);
 }
 
@@ -526,7 +528,9 @@ fn counted_events_are_traced() {
             assert_eq!(rerouted, io.counted(Count::Reroute));
             reroutes += rerouted;
             let frozen = traced(&|what| match *what {
-                Happened::Freeze { cause, .. } => Some((cause != Cause::Mark).into()),
+                Happened::Freeze { cause, .. } => {
+                    Some((cause != Fate::Good && cause != Fate::Marked).into())
+                }
                 _ => None,
             });
             assert_eq!(frozen, io.counted(Count::Freeze));
@@ -678,7 +682,7 @@ fn invalid_hellos_are_refused() {
         kind: Kind::Hello,
         ..Header::default()
     };
-    let own = net.ends[0].session.mine();
+    let own = net.ends[0].session.mine;
     let body = |theirs: u64| hello(theirs, own, 8);
     for body in [
         body(0),

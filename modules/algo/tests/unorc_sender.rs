@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use super::super::paths::Kind as Chooser;
+use super::super::paths::{Kind as Chooser, SPRAYED};
 use super::super::unorc_support::{Caller, Half, config, ip};
 use super::*;
+use std::collections::HashSet;
 
 const FIRST: u32 = 1;
 
-type Alone = Half<Sender<Vec<u8>>>;
+type Alone = Half<Sender>;
 
 fn alone(config: Config) -> Alone {
     let mut alone = Alone::new(config);
-    alone.sender(|sender, cx, _| sender.begin(cx.config, FIRST));
+    alone.run(|sender, cx| sender.begin(cx, FIRST));
     alone
 }
 
@@ -23,30 +24,25 @@ fn poor(config: Config) -> Alone {
 
 fn push(alone: &mut Alone, numbers: std::ops::Range<u32>) {
     for number in numbers {
-        alone.sender(|sender, cx, sent| {
-            sender.push(cx, sent, ip(1, number, 100), Ecn::Capable);
-        });
+        alone.run(|sender, cx| sender.push(cx, ip(1, number, 100), true));
     }
 }
 
 fn poll(alone: &mut Alone) -> u64 {
-    alone.sender(|sender, cx, _| sender.poll(cx))
+    alone.run(|sender, cx| sender.poll(cx))
 }
 
 fn hear(alone: &mut Alone, newest: (u32, u8), feedback: &Feedback) {
-    alone.sender(|sender, cx, sent| sender.feedback(cx, sent, Some(newest), feedback));
+    alone.run(|sender, cx| sender.feedback(cx, Some(newest), feedback));
 }
 
 fn report(block: u32, lost: u32, is_decoded: bool) -> Feedback {
-    let mut feedback = Feedback {
-        report_count: 1,
-        ..Feedback::default()
-    };
-    feedback.reports[0] = Report {
+    let mut feedback = Feedback::default();
+    feedback.reports[0] = Some(Report {
         block,
         is_decoded,
         lost,
-    };
+    });
     feedback
 }
 
@@ -134,12 +130,12 @@ fn no_timer_runs_without_a_code() {
 fn parities_can_be_marked_if_all_their_data_can() {
     let mut alone = alone(config(2, 1));
     push(&mut alone, 0..2);
-    alone.sender(|sender, cx, all| sender.push(cx, all, ip(1, 2, 50), Ecn::Not));
+    alone.run(|sender, cx| sender.push(cx, ip(1, 2, 50), false));
     push(&mut alone, 3..4);
     let all = alone.io.sent.iter();
     let parities = all.filter(|(header, ..)| header.kind == Kind::Parity);
-    let marks: Vec<_> = parities.map(|(.., ecn)| *ecn).collect();
-    assert_eq!(marks, [Ecn::Capable, Ecn::Not]);
+    let marks: Vec<_> = parities.map(|(.., is_capable)| *is_capable).collect();
+    assert_eq!(marks, [true, false]);
 }
 
 /// Sends full blocks for `rounds`, each with feedback an RTT later. Returns parities in percent of data.
@@ -152,9 +148,10 @@ fn stream(alone: &mut Alone, rounds: u32, rtt_us: u64, is_marked: bool, lost: u3
         found += parities(&mut alone.io);
         alone.now_us += rtt_us;
         let mut feedback = report(block, lost, true);
-        feedback.report_count = u8::from(lost != 0);
-        feedback.echo_count = 1;
-        feedback.echoes[0] = (1, is_marked);
+        if lost == 0 {
+            feedback.reports[0] = None;
+        }
+        feedback.echo(1, is_marked);
         hear(alone, (block, 7), &feedback);
     }
     found * 100 / (alone.io.counted(Count::TxData) - before) as usize
@@ -168,14 +165,14 @@ fn marks_and_a_long_queue_stop_parities_but_losses_do_not() {
     // Losses of one packet in eight never lower the share.
     assert_eq!(stream(&mut alone, 50, 1_000, false, 1), 25);
     assert!(stream(&mut alone, 50, 1_000, true, 0) <= 2);
-    assert_eq!(alone.half.parity_percent(), 0);
+    assert_eq!(alone.half.credit.share(), 0);
     stream(&mut alone, 20, 1_000, false, 0);
     assert_eq!(stream(&mut alone, 50, 1_000, false, 0), 25);
     // A queue of half an RTT, for a minute.
     stream(&mut alone, 30, 1_500, false, 0);
     assert!(stream(&mut alone, 40_000, 1_500, false, 0) == 0);
     stream(&mut alone, 50, 1_000, false, 0);
-    assert_eq!(alone.half.parity_percent(), 100);
+    assert_eq!(alone.half.credit.share(), 64);
     // A slightly longer RTT is no queue.
     assert_eq!(stream(&mut alone, 500, 1_200, false, 0), 25);
 }
@@ -190,10 +187,14 @@ fn the_chooser_is_notified_of_losses() {
         push(&mut alone, 0..8);
         let evs: Vec<_> = alone.io.sent.iter().map(|(header, ..)| header.ev).collect();
         hear(&mut alone, (1, 7), &report(1, 0b0010_0100, is_decoded));
-        let avoided: Vec<_> = alone.half.paths.avoided().collect();
+        // Two rounds of all values: a penalty lasts longer.
+        let used: HashSet<_> = (0..2 * SPRAYED)
+            .map(|_| alone.run(|sender, cx| sender.paths.next(cx.now_us, cx.rng)))
+            .collect();
+        let avoided = (0..SPRAYED as u16).filter(|ev| !used.contains(ev));
         let mut wanted = vec![evs[2], evs[5]];
         wanted.sort_unstable();
-        assert_eq!(avoided, wanted);
+        assert_eq!(avoided.collect::<Vec<_>>(), wanted);
         assert_eq!(
             alone.io.counted(Count::NackReceived),
             u64::from(!is_decoded)
@@ -250,7 +251,7 @@ fn the_rtt_excludes_the_delay_at_the_receiver() {
         ..Feedback::default()
     };
     hear(&mut alone, (1, 0), &feedback);
-    assert_eq!((alone.rtt.get(), alone.half.srtt_us()), (Some(40), 40));
+    assert_eq!((alone.rtt.get(), alone.half.srtt_us), (Some(40), 40));
 }
 
 #[test]
@@ -262,7 +263,7 @@ fn a_new_session_keeps_no_times_of_the_previous_one() {
     alone.rtt = BaseRtt::default();
     // As many packets as there are slots.
     push(&mut alone, 0..64);
-    alone.sender(|sender, cx, _| sender.begin(cx.config, FIRST + 1_000));
+    alone.run(|sender, cx| sender.begin(cx, FIRST + 1_000));
     hear(&mut alone, (FIRST + 1_000 - 1, 0), &Feedback::default());
     assert_eq!(alone.rtt.get(), None);
 }
@@ -283,7 +284,7 @@ fn only_parities_with_credit_are_computed() {
     let mut alone = poor(config(8, 2));
     alone.rtt = BaseRtt::default();
     stream(&mut alone, 50, 1_000, true, 0);
-    let made = |alone: &Alone| alone.half.parities.iter().flatten().count();
+    let made = |alone: &Alone| alone.memory.parities.iter().flatten().count();
     push(&mut alone, 0..1);
     assert_eq!(made(&alone), 0);
 }

@@ -3,13 +3,13 @@
 //! A caller of UnoRC whose packets are vectors and which records sent packets.
 
 use super::{
-    gf256::NoVectors,
+    gf256::{MAX_PARITY, NoVectors},
     paths::{Freeze, Kind as Chooser},
     random::Random,
     rtt::BaseRtt,
-    tunnel::{self, Channel, Session},
-    unorc::{Config, Context, Count, Ecn, Happened, Io, Packet, Standing},
-    unorc_blocks::{self, Held, HeldBlock},
+    tunnel::{Channel, Session},
+    unorc::{Config, Context, Count, Happened, Io, Packet, Standing},
+    unorc_blocks::{Held, HeldBlock, Lent},
     unorc_sender::Sent,
     unorc_wire::{HEADER_BYTES, Header, Kind},
 };
@@ -69,7 +69,8 @@ pub fn flow_and_number(packet: &[u8]) -> (u8, u32) {
 
 #[derive(Default)]
 pub struct Caller {
-    pub sent: Vec<(Header, Vec<u8>, Ecn)>,
+    /// Header, body, and whether it is ECN capable.
+    pub sent: Vec<(Header, Vec<u8>, bool)>,
     pub up: Vec<(Vec<u8>, bool)>,
     pub counts: [u64; Count::NAMES.len()],
     /// Trace events, by channel.
@@ -110,8 +111,8 @@ impl Io for Caller {
         self.has_memory().then(|| packet.clone())
     }
 
-    fn send(&mut self, header: &Header, packet: Vec<u8>, ecn: Ecn) {
-        self.sent.push((*header, packet, ecn));
+    fn send(&mut self, header: &Header, packet: Vec<u8>, is_capable: bool) {
+        self.sent.push((*header, packet, is_capable));
     }
 
     fn again(&mut self, packet: Vec<u8>) {
@@ -134,6 +135,7 @@ impl Io for Caller {
 /// The memory of one channel.
 pub struct Memory {
     sent: Vec<Sent>,
+    pub parities: [Option<Vec<u8>>; MAX_PARITY],
     held: Vec<Held<Vec<u8>>>,
     held_blocks: Vec<HeldBlock>,
 }
@@ -146,18 +148,18 @@ impl Memory {
     pub fn new(config: &Config) -> Self {
         Memory {
             sent: some(config.sent_slots()),
+            parities: [const { None }; MAX_PARITY],
             held: some(config.held_slots()),
             held_blocks: some(config.blocks()),
         }
     }
 
-    pub fn all(&mut self) -> tunnel::Lent<'_, Vec<u8>> {
-        tunnel::Lent {
+    pub fn all(&mut self) -> Lent<'_, Vec<u8>> {
+        Lent {
             sent: &mut self.sent,
-            held: unorc_blocks::Lent {
-                slots: &mut self.held,
-                blocks: &mut self.held_blocks,
-            },
+            parities: &mut self.parities,
+            slots: &mut self.held,
+            blocks: &mut self.held_blocks,
         }
     }
 }
@@ -165,7 +167,7 @@ impl Memory {
 /// One end of a tunnel, with the work of the driver.
 pub struct End {
     pub session: Session<Vec<u8>>,
-    pub channels: Vec<(Channel<Vec<u8>>, Memory)>,
+    pub channels: Vec<(Channel, Memory)>,
     pub io: Caller,
 }
 
@@ -193,22 +195,22 @@ impl End {
     }
 
     pub fn due_us(&self) -> Option<u64> {
-        let dues = self.channels.iter().map(|(channel, _)| channel.due_us());
-        dues.chain([self.session.due_us()])
+        let dues = self.channels.iter().map(|(channel, _)| channel.due_us);
+        dues.chain([self.session.due_us])
             .filter(|&us| us != 0)
             .min()
     }
 
     /// The flow selects the channel.
     pub fn transmit(&mut self, now_us: u64, packet: Vec<u8>) {
-        let theirs = self.session.theirs();
+        let theirs = self.session.theirs;
         if theirs == 0 {
             self.session.wait(&mut self.io, now_us, packet);
             return self.resend(now_us);
         }
         let number = usize::from(packet[21]) % self.channels.len();
         let (channel, memory) = &mut self.channels[number];
-        channel.transmit(&mut self.io, &mut memory.all(), now_us, theirs, packet);
+        channel.transmit(&mut self.io, memory.all(), now_us, theirs, packet);
     }
 
     fn resend(&mut self, now_us: u64) {
@@ -227,17 +229,17 @@ impl End {
                 .hello(&mut self.io, now_us, &packet[HEADER_BYTES..]);
             return self.resend(now_us);
         }
-        if tag != self.session.mine() {
+        if tag != self.session.mine {
             return self.session.stranger(&mut self.io, now_us);
         }
-        let theirs = self.session.theirs();
+        let theirs = self.session.theirs;
         if theirs == 0 {
             self.session.ask(&mut self.io, now_us);
         }
         match self.channels.get_mut(usize::from(header[1])) {
             Some((channel, memory)) => {
                 let packet = (packet, ev, is_marked);
-                channel.receive(&mut self.io, &mut memory.all(), now_us, theirs, packet);
+                channel.receive(&mut self.io, memory.all(), now_us, theirs, packet);
             }
             None => self.io.count(Count::Malformed, 1),
         }
@@ -245,13 +247,13 @@ impl End {
 
     pub fn poll(&mut self, now_us: u64) {
         let is_due = |due_us| due_us != 0 && due_us <= now_us;
-        if is_due(self.session.due_us()) {
+        if is_due(self.session.due_us) {
             self.session.poll(&mut self.io, now_us);
         }
-        let theirs = self.session.theirs();
+        let theirs = self.session.theirs;
         for (channel, memory) in &mut self.channels {
-            if is_due(channel.due_us()) {
-                channel.poll(&mut self.io, &mut memory.all(), now_us, theirs);
+            if is_due(channel.due_us) {
+                channel.poll(&mut self.io, memory.all(), now_us, theirs);
             }
         }
     }
@@ -291,35 +293,16 @@ impl<T: Default> Half<T> {
         }
     }
 
-    pub fn sender<R>(
-        &mut self,
-        f: impl FnOnce(&mut T, &mut Context<'_, Caller>, &mut [Sent]) -> R,
-    ) -> R {
-        let (half, mut cx, memory) = self.parts();
-        f(half, &mut cx, &mut memory.sent)
-    }
-
-    pub fn receiver<R>(
-        &mut self,
-        f: impl FnOnce(&mut T, &mut Context<'_, Caller>, &mut unorc_blocks::Lent<'_, Vec<u8>>) -> R,
-    ) -> R {
-        let (half, mut cx, memory) = self.parts();
-        let mut lent = unorc_blocks::Lent {
-            slots: &mut memory.held,
-            blocks: &mut memory.held_blocks,
-        };
-        f(half, &mut cx, &mut lent)
-    }
-
-    fn parts(&mut self) -> (&mut T, Context<'_, Caller>, &mut Memory) {
-        let cx = Context {
+    pub fn run<R>(&mut self, f: impl FnOnce(&mut T, &mut Context<'_, Caller>) -> R) -> R {
+        let mut cx = Context {
             io: &mut self.io,
+            lent: self.memory.all(),
             config: &self.config,
             rng: &mut self.rng,
             now_us: self.now_us,
             channel: 0,
             rtt: &mut self.rtt,
         };
-        (&mut self.half, cx, &mut self.memory)
+        f(&mut self.half, &mut cx)
     }
 }

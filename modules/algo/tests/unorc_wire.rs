@@ -39,22 +39,22 @@ fn feedback_round_trips_and_noise_causes_no_panic() {
     for _ in 0..10_000 {
         let mut feedback = Feedback {
             age_us: rng.any() as u32,
-            report_count: rng.within(0, 8) as u8,
-            echo_count: rng.within(0, 16) as u8,
             ..Feedback::default()
         };
-        for report in &mut feedback.reports[..feedback.report_count.into()] {
-            *report = Report {
+        let (reports, echoes) = (rng.within(0, 8) as usize, rng.within(0, 16) as usize);
+        for report in &mut feedback.reports[..reports] {
+            *report = Some(Report {
                 block: rng.next() as u32,
                 is_decoded: rng.percent(50),
                 lost: rng.next() as u32 >> 4,
-            };
+            });
         }
-        for echo in &mut feedback.echoes[..feedback.echo_count.into()] {
-            *echo = (rng.next() as u16 & (VALUES - 1), rng.percent(50));
+        for _ in 0..echoes {
+            feedback.echo(rng.next() as u16 & (VALUES - 1), rng.percent(50));
         }
+        assert_eq!(feedback.is_full(), echoes == MAX_ECHOES);
         let mut bytes = vec![0; feedback.bytes()];
-        assert!(bytes.len() <= FEEDBACK_BYTES);
+        assert_eq!(bytes.len(), 6 + reports * 8 + echoes * 2);
         feedback.write(&mut bytes);
         assert_eq!(Feedback::parse(&bytes), Some(feedback));
         let at = rng.within(0, bytes.len() as u64 - 1) as usize;

@@ -27,10 +27,11 @@ mod kernel_api;
 mod vector_code;
 
 use algo::{
-    paths::{Freeze, Kind},
-    tunnel::{self, Lent},
-    unorc::{self, Cause, Config, Count, Ecn, Happened, Io, Standing},
-    unorc_blocks::{self, Held, HeldBlock},
+    gf256::MAX_PARITY,
+    paths::{Fate, Freeze, Kind},
+    tunnel,
+    unorc::{self, Config, Count, Happened, Io, Standing},
+    unorc_blocks::{Held, HeldBlock, Lent},
     unorc_sender::Sent,
     unorc_wire::{self, Header},
 };
@@ -109,10 +110,10 @@ impl Io for Decisions<'_> {
         copied
     }
 
-    fn send(&mut self, header: &Header, packet: Packet, ecn: Ecn) {
+    fn send(&mut self, header: &Header, packet: Packet, is_capable: bool) {
         let bytes: [u8; HEADER_BYTES] = header.to_bytes();
         let port = unorc::FIRST_PORT.saturating_add(header.ev);
-        self.send(packet, &bytes, port, ecn == Ecn::Capable);
+        self.send(packet, &bytes, port, is_capable);
     }
 
     fn again(&mut self, packet: Packet) {
@@ -166,16 +167,12 @@ impl Io for Decisions<'_> {
                     UnorcReroute::emit(self, &info);
                 }
             }
-            Happened::Freeze {
-                ev,
-                until_us,
-                cause,
-            } => {
+            Happened::Freeze { ev, thaw_us, cause } => {
                 if UnorcFreeze::is_on() {
                     let info = xdc_unorc_freeze {
                         channel: channel.into(),
                         entropy: ev,
-                        until_us,
+                        until_us: thaw_us,
                         cause: cause_number(cause),
                     };
                     UnorcFreeze::emit(self, &info);
@@ -215,12 +212,12 @@ tracepoint! {
     UnorcSession, unorc_session, xdc_unorc_session, tunnel
 }
 
-fn cause_number(cause: Cause) -> xdc_unorc_cause {
+fn cause_number(cause: Fate) -> xdc_unorc_cause {
     match cause {
-        Cause::Mark => XDC_UNORC_MARK,
-        Cause::Loss => XDC_UNORC_LOSS,
-        Cause::Nack => XDC_UNORC_NACK,
-        Cause::Timeout => XDC_UNORC_TIMEOUT,
+        Fate::Good | Fate::Marked => XDC_UNORC_MARK,
+        Fate::Lost => XDC_UNORC_LOSS,
+        Fate::Nack => XDC_UNORC_NACK,
+        Fate::Timeout | Fate::Unheard => XDC_UNORC_TIMEOUT,
     }
 }
 
@@ -240,12 +237,13 @@ struct Session(tunnel::Session<Packet>);
 
 /// A channel of a peer, with its memory.
 struct Channel {
-    channel: tunnel::Channel<Packet>,
+    channel: tunnel::Channel,
     memory: Memory,
 }
 
 struct Memory {
     sent: KVVec<Sent>,
+    parities: [Option<Packet>; MAX_PARITY],
     held: KVVec<Held<Packet>>,
     held_blocks: KVVec<HeldBlock>,
 }
@@ -262,10 +260,9 @@ impl Memory {
     fn lent(&mut self) -> Lent<'_, Packet> {
         Lent {
             sent: &mut self.sent,
-            held: unorc_blocks::Lent {
-                slots: &mut self.held,
-                blocks: &mut self.held_blocks,
-            },
+            parities: &mut self.parities,
+            slots: &mut self.held,
+            blocks: &mut self.held_blocks,
         }
     }
 }
@@ -314,6 +311,7 @@ impl Tunnel for Unorc {
             channel: tunnel::Channel::new(config, number, random_u64()),
             memory: Memory {
                 sent: some(config.sent_slots())?,
+                parities: [const { None }; MAX_PARITY],
                 held: some(config.held_slots())?,
                 held_blocks: some(config.blocks())?,
             },
@@ -324,36 +322,36 @@ impl Tunnel for Unorc {
 
 impl udp_tunnel::Session for Session {
     fn mine(&self) -> u64 {
-        self.0.mine()
+        self.0.mine
     }
 
     fn theirs(&self) -> u64 {
-        self.0.theirs()
+        self.0.theirs
     }
 
     fn wait(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64 {
         self.0.wait(decisions, now_us, packet);
-        self.0.due_us()
+        self.0.due_us
     }
 
     fn hello(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64 {
         self.0.hello(decisions, now_us, packet.bytes());
-        self.0.due_us()
+        self.0.due_us
     }
 
     fn stranger(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64 {
         self.0.stranger(decisions, now_us);
-        self.0.due_us()
+        self.0.due_us
     }
 
     fn ask(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64 {
         self.0.ask(decisions, now_us);
-        self.0.due_us()
+        self.0.due_us
     }
 
     fn poll(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64 {
         self.0.poll(decisions, now_us);
-        self.0.due_us()
+        self.0.due_us
     }
 }
 
@@ -371,10 +369,10 @@ impl udp_tunnel::Channel for Channel {
         theirs: u64,
         now_us: u64,
     ) -> u64 {
-        let lent = &mut self.memory.lent();
+        let lent = self.memory.lent();
         self.channel
             .transmit(decisions, lent, now_us, theirs, packet);
-        self.channel.due_us()
+        self.channel.due_us
     }
 
     fn receive(
@@ -384,16 +382,16 @@ impl udp_tunnel::Channel for Channel {
         theirs: u64,
         now_us: u64,
     ) -> u64 {
-        let lent = &mut self.memory.lent();
+        let lent = self.memory.lent();
         let packet = (packet, port.wrapping_sub(unorc::FIRST_PORT), is_marked);
         self.channel
             .receive(decisions, lent, now_us, theirs, packet);
-        self.channel.due_us()
+        self.channel.due_us
     }
 
     fn poll(&mut self, decisions: &mut Decisions<'_>, theirs: u64, now_us: u64) -> u64 {
-        let lent = &mut self.memory.lent();
+        let lent = self.memory.lent();
         self.channel.poll(decisions, lent, now_us, theirs);
-        self.channel.due_us()
+        self.channel.due_us
     }
 }
