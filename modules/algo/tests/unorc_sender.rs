@@ -269,6 +269,15 @@ fn a_new_session_keeps_no_times_of_the_previous_one() {
 }
 
 #[test]
+fn a_new_session_frees_the_parities_of_the_open_block() {
+    let mut alone = alone(config(8, 2));
+    push(&mut alone, 0..1);
+    assert_eq!(alone.memory.parities.iter().flatten().count(), 2);
+    alone.run(|sender, cx| sender.begin(cx, FIRST));
+    assert_eq!(alone.memory.parities.iter().flatten().count(), 0);
+}
+
+#[test]
 fn parities_without_memory_are_not_sent() {
     let mut alone = alone(config(8, 2));
     alone.io.fails = 2;
