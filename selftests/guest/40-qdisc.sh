@@ -20,7 +20,7 @@ matches "show prints limits with units" "limit [0-9.]+[kmg]?b " "$(x show dev et
 check "del" x del dev eth0 root
 
 full="limit 1mb rate 1gbit phantom 22400kb drain 0.9 pmin 2% pmax 60% mark either at enqueue
-	min 25% max 75% red-limit 400kb yellow-limit 600kb dscp-color 8:red,10:green"
+	min 25% max 75% red-limit 400kb yellow-limit 600kb red-dscp 8"
 check "add with every option of the manual" x add dev eth0 root phantom $full
 shown=$(x show dev eth0)
 for want in "rate 1gbit" "mark either" "at enqueue" "pmin 2%" "pmax 60%" "min 25%" "max 75%"; do

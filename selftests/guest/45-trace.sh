@@ -236,7 +236,7 @@ of_tlt() {
 }
 for ns in h1 h2; do in_ns $ns sysctl -qw net.tlt.enabled=1 net.ipv4.tcp_reordering=1; done
 # Drops unimportant packets, so that lost segments leave beyond the window.
-port mark none red-limit 20kb dscp-color 7:red gso split
+port mark none red-limit 20kb red-dscp 7 gso split
 begin
 check "tlt: every byte arrives" transfer_by cubic 0
 end

@@ -290,12 +290,12 @@ within "the last segment of a burst is sent separately" 1 100000 "$(tlt h1 GsoSp
 tc -n r filter del dev eth1 ingress
 
 # A port that drops the tail of each window. First without TLT: all packets are red.
-port() { in_ns r xdc qdisc replace dev eth2 root phantom limit 1mb rate 100mbit mark none red-limit 6kb dscp-color "$1" gso split; }
+port() { in_ns r xdc qdisc replace dev eth2 root phantom limit 1mb rate 100mbit mark none red-limit 6kb red-dscp "$1" gso split; }
 # drops COLOR: packets dropped by the port.
 drops() { in_ns r xdc qdisc show -s dev eth2 | awk -v name="drops_$1" '$1 == name { print $2 }'; }
 modprobe sch_phantom
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=14 2>/dev/null
-check "a port that drops unimportant packets" port 0:red,7:red
+check "a port that drops unimportant packets" port 0,7
 set_both net.tlt.enabled=0
 before=$(timeouts h1)
 check "tail drops without TLT: data arrive" transfer 10.2.0.1
@@ -403,7 +403,7 @@ all_arrived() {
 	for i in $(seq "$1"); do cmp /tmp/sent /tmp/received.$i || return 1; done
 }
 
-in_ns r xdc qdisc add dev eth2 root phantom limit 300kb rate 50mbit mark none red-limit 60kb dscp-color 7:red gso split
+in_ns r xdc qdisc add dev eth2 root phantom limit 300kb rate 50mbit mark none red-limit 60kb red-dscp 7 gso split
 start_flows 30
 in_time within "30 flows: many take part" 5 100 "$(tlt h1 Flows)"
 check "30 flows: rmmod tlt" rmmod tlt

@@ -31,7 +31,7 @@ check "del" tc qdisc del dev d0 root
 
 full="limit 1mb rate 1gbit overhead 24 mpu 64 line-rate 10gbit phantom 22400kb drain 90% pmin 2% pmax 60% \
 mark either at enqueue min 25% max 75% ecn-drop on count-acks off red-limit 400kb yellow-limit 600kb \
-color-total on color dscp dscp-color 8:red,10:yellow gso split pool tor pool-limit 4mb pool-alpha 0.5 seed 18446744073709551615"
+color-total on color dscp red-dscp 8 yellow-dscp 10 gso split pool tor pool-limit 4mb pool-alpha 0.5 seed 18446744073709551615"
 check "add with every option" $phantom $full
 # shellcheck disable=SC2046
 equal "show prints each of them, in the order of the help" "$full" "$(echo $(options))"
@@ -54,7 +54,7 @@ json=$(values)
 at=
 for word in kind '"phantom"' root true options/limit_bytes 1048576 options/rate_bytes_per_s 125000000 \
 	options/overhead_bytes 24 options/drain_ppm 900000 options/pmax_ppm 500000 options/mark '"either"' \
-	options/ecn_drop true options/count_acks false options/dscp_color '{"10":"yellow","8":"red"}' \
+	options/ecn_drop true options/count_acks false options/dscp_red '"8"' options/dscp_yellow '"10"' \
 	options/pool '"tor"' options/pool_alpha_ppm 500000 options/seed 18446744073709551615; do
 	[ -n "$at" ] || { at=$word; continue; }
 	equal "-j has $at" "$word" "$(echo "$json" | xdc-witness json "/0/$at")"

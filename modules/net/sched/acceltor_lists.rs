@@ -5,17 +5,18 @@
 use kernel::prelude::*;
 
 use super::{
-    acceltor_options::{count, parse, MAX_RACKS},
+    acceltor_options::MAX_RACKS,
+    bounds::count,
     kernel_api::{
         netlink::{Attr, Attrs, Extack, Message, Policy, Range},
         uapi::*,
     },
-    settings::{policy, ranges, setting, Kind, Setting},
+    settings::{parse, policy, ranges, setting, Kind, Setting},
 };
 
 /// Room of both lists in a dump: a socket's first dump begins with the rest of a page, and a qdisc too large
 /// for it hides all others.
-const MAX_BYTES: usize = 2_800;
+const MAX_LIST_BYTES: usize = 2_800;
 const PREFIX4_BYTES: usize = 28;
 const PREFIX6_BYTES: usize = 40;
 const PEER_BYTES: usize = 8;
@@ -180,7 +181,7 @@ pub(crate) fn refuse_long(prefixes: &[Prefix], peers: &[u16], extack: &Extack<'_
     };
     let prefixes: usize = prefixes.iter().map(of_prefix).sum();
     let peers = peers.len().saturating_mul(PEER_BYTES);
-    if prefixes.saturating_add(peers) > MAX_BYTES {
+    if prefixes.saturating_add(peers) > MAX_LIST_BYTES {
         return Err(extack.invalid(
             c"prefix and peers must be at most 2800 bytes: 28 for an IPv4 prefix, 40 for IPv6, 8 for a peer",
         ));

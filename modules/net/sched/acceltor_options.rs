@@ -8,67 +8,18 @@ use kernel::prelude::*;
 use super::{
     acceltor_lists::{self as lists, Prefix},
     algo::acceltor::{days_of_racks, Policy as Elephants, Schedule, MAX_QUEUES},
+    bounds::{bytes, count, ns, rate, Bounds, MAX_BYTES, NS_PER_S, NS_PER_US},
     kernel_api::{
         netlink::{Attr, Attrs, Extack, Message, Nest, Policy, Range},
         qdisc::Clock,
         uapi::*,
     },
-    settings::{self, bytes, policy, ranges, rate, setting, Bounds, Kind, Setting},
+    settings::{self, options, policy, ranges, setting, Kind, Numbers, Setting},
 };
 
-pub(crate) const fn count(min: i64, max: i64) -> Bounds {
-    Bounds { min, max, unit: "" }
-}
-
-const fn ns(min: i64, max: i64) -> Bounds {
-    Bounds {
-        min,
-        max,
-        unit: "ns",
-    }
-}
-
-const NS_PER_US: i64 = 1_000;
-const NS_PER_S: i64 = 1_000_000_000;
-
-/// Racks of the longest week.
-pub(crate) const MAX_RACKS: i64 = 1_024;
 /// Limit of elephants: 20 MB of state.
 const MAX_ELEPHANTS: u64 = 1 << 18;
-/// Lower bound: one packet. Upper bound: the kernel counts a backlog in 32 bits.
-const LIMIT: Bounds = bytes(2_000, 1_000_000_000);
-
-/// Single source of bounds and defaults for the policy and the error texts.
-#[rustfmt::skip]
-static SETTINGS: [Setting; 24] = [
-    setting(TCA_ACCELTOR_RACKS, "racks", Kind::U32(count(2, MAX_RACKS)), 2),
-    setting(TCA_ACCELTOR_RACK, "rack", Kind::U32(count(0, MAX_RACKS - 1)), 0),
-    setting(TCA_ACCELTOR_DAY, "day", Kind::U64(ns(NS_PER_US, NS_PER_S)), 240_000),
-    setting(TCA_ACCELTOR_NIGHT, "night", Kind::U64(ns(0, NS_PER_S)), 20_000),
-    setting(TCA_ACCELTOR_BASE_TIME, "base-time", Kind::Bits64, 0),
-    setting(TCA_ACCELTOR_CLOCKID, "clockid", Kind::Clock, CLOCK_TAI as i64),
-    setting(TCA_ACCELTOR_CIRCUIT_RATE64, "ocs-rate", Kind::U64(rate(1)), 10_000_000_000),
-    setting(TCA_ACCELTOR_PACKET_RATE64, "eps-rate", Kind::U64(rate(0)), 0),
-    setting(TCA_ACCELTOR_RTT, "rtt", Kind::U64(ns(NS_PER_US, NS_PER_S)), 60_000),
-    setting(TCA_ACCELTOR_QUEUES, "k", Kind::U32(count(1, MAX_QUEUES as i64)), 3),
-    setting(TCA_ACCELTOR_HIGH_LIMIT, "hp", Kind::U32(LIMIT), 150_000),
-    setting(TCA_ACCELTOR_LOW_LIMIT, "lp", Kind::U32(LIMIT), 150_000),
-    setting(TCA_ACCELTOR_LIMIT, "limit", Kind::U32(LIMIT), 500_000),
-    setting(TCA_ACCELTOR_ELEPHANTS, "elephants", Kind::U32(count(0, 4_096)), 80),
-    setting(TCA_ACCELTOR_IDLE, "idle", Kind::U64(ns(0, 3_600 * NS_PER_S)), 0),
-    setting(TCA_ACCELTOR_SKETCH_BYTES, "sketch-bytes", Kind::U32(bytes(1, u32::MAX as i64)), 225_000),
-    setting(TCA_ACCELTOR_OVERFLOW, "overflow", Kind::Enum(TC_ACCELTOR_OVERFLOW_LP),
-        TC_ACCELTOR_OVERFLOW_DROP as i64),
-    setting(TCA_ACCELTOR_RESCUE, "rescue", Kind::Bool, 0),
-    setting(TCA_ACCELTOR_GUARD, "guard", Kind::U64(ns(0, NS_PER_S)), 0),
-    setting(TCA_ACCELTOR_LEAD, "lead", Kind::U64(ns(0, NS_PER_S)), 0),
-    setting(TCA_ACCELTOR_ECN, "ecn", Kind::U32(bytes(0, u32::MAX as i64)), 0),
-    setting(TCA_ACCELTOR_POLICY, "policy", Kind::Enum(TC_ACCELTOR_POLICY_PACKET),
-        TC_ACCELTOR_POLICY_ACCELTOR as i64),
-    setting(TCA_ACCELTOR_DETECT, "detect", Kind::Enum(TC_ACCELTOR_DETECT_FILTER),
-        TC_ACCELTOR_DETECT_SKETCH as i64),
-    setting(TCA_ACCELTOR_DSCP, "dscp", Kind::Bits64, 0),
-];
+include!("acceltor_table.rs");
 
 static RANGES: [Range; SETTINGS.len()] = ranges(&SETTINGS);
 
@@ -83,23 +34,12 @@ static POLICY: Policy<IDS> = policy(
     &RANGES,
 );
 
-/// Parses a nest, and explains a number out of range by the option's name and range.
-pub(crate) fn parse<'a, const IDS: usize>(
-    nest: Nest<'a>,
-    policy: &'static Policy<IDS>,
-    settings: &[Setting],
-    extack: &Extack<'_>,
-) -> Result<Attrs<'a, IDS>> {
-    nest.parse(policy, extack)
-        .inspect_err(|error| settings::explain(settings, *error, extack))
-}
-
 /// Attributes of a request.
 pub(crate) struct Request<'a>(Attrs<'a, IDS>);
 
 impl<'a> Request<'a> {
     pub(crate) fn parse(options: Nest<'a>, extack: &Extack<'_>) -> Result<Self> {
-        let attrs = parse(options, &POLICY, &SETTINGS, extack)?;
+        let attrs = settings::parse(options, &POLICY, &SETTINGS, extack)?;
         attrs.refuse_twice(extack)?;
         Ok(Self(attrs))
     }
@@ -113,7 +53,7 @@ impl<'a> Request<'a> {
 /// Options of one port.
 pub(crate) struct Options {
     /// Values of [`SETTINGS`], by id.
-    numbers: [i64; IDS],
+    numbers: Numbers<IDS>,
     /// Sorted by address, without overlaps.
     pub(crate) prefixes: KVVec<Prefix>,
     /// The rack of each day; empty = (rack + 1 + day) mod N.
@@ -123,15 +63,11 @@ pub(crate) struct Options {
 impl Options {
     /// Creates the defaults.
     pub(crate) fn new() -> Self {
-        let mut options = Self {
-            numbers: [0; IDS],
+        Self {
+            numbers: Numbers::new(&SETTINGS),
             prefixes: KVVec::new(),
             peers: KVVec::new(),
-        };
-        for setting in &SETTINGS {
-            options.set(setting.id, setting.default);
         }
-        options
     }
 
     /// Copies the options, if memory allows.
@@ -159,7 +95,7 @@ impl Options {
     }
 
     pub(crate) fn number(&self, id: u32) -> i64 {
-        self.numbers.get(id as usize).copied().unwrap_or(0)
+        self.numbers.get(id)
     }
 
     /// Returns a number that is not negative.
@@ -170,12 +106,6 @@ impl Options {
     /// Returns an enum or bool.
     pub(crate) fn choice(&self, id: u32) -> u32 {
         self.number(id) as u32
-    }
-
-    fn set(&mut self, id: u32, value: i64) {
-        if let Some(number) = self.numbers.get_mut(id as usize) {
-            *number = value;
-        }
     }
 
     pub(crate) fn racks(&self) -> u16 {
@@ -224,11 +154,7 @@ impl Options {
 
     /// Applies the options of a request.
     pub(crate) fn read(&mut self, request: &Request<'_>, extack: &Extack<'_>) -> Result {
-        for setting in &SETTINGS {
-            if let Some(attr) = request.get(setting.id) {
-                self.set(setting.id, setting.kind.read(&attr).ok_or(EINVAL)?);
-            }
-        }
+        self.numbers.read(&SETTINGS, &request.0)?;
         if let Some(attr) = request.get(TCA_ACCELTOR_PREFIXES) {
             self.prefixes = lists::read_prefixes(attr, extack)?;
         }
@@ -275,9 +201,7 @@ impl Options {
     }
 
     pub(crate) fn write(&self, message: &mut Message<'_>) -> Result {
-        for setting in &SETTINGS {
-            setting.write(message, self.number(setting.id), TCA_ACCELTOR_PAD)?;
-        }
+        self.numbers.write(&SETTINGS, message, TCA_ACCELTOR_PAD)?;
         lists::write(&self.prefixes, &self.peers, message)
     }
 }

@@ -7,63 +7,17 @@ use kernel::prelude::*;
 
 use super::{
     algo::color::DscpTable,
+    bounds::{bytes, ppm, rate, MAX_BYTES, MAX_PPM},
     kernel_api::{
         netlink::{Attr, Attrs, Extack, Message, Nest, Policy, Range},
         random::random_u64,
         relaxed::RelaxedCell,
         uapi::*,
     },
-    settings::{self, bytes, policy, ranges, rate, setting, Bounds, Kind, Setting},
+    settings::{self, options, policy, ranges, setting, Kind, Numbers, Setting},
 };
 
-const fn ppm(min: i64, max: i64) -> Bounds {
-    Bounds {
-        min,
-        max,
-        unit: "ppm",
-    }
-}
-
-/// The kernel counts a backlog in 32 bits.
-const MAX_LIMIT_BYTES: i64 = u32::MAX as i64;
-
-const MAX_PPM: i64 = 1_000_000;
-
-/// Single source of bounds and defaults; policy and error texts follow from it.
-#[rustfmt::skip]
-static SETTINGS: [Setting; 25] = [
-    setting(TCA_PHANTOM_LIMIT, "limit", Kind::U32(bytes(1, MAX_LIMIT_BYTES)), 1_000_000),
-    setting(TCA_PHANTOM_RATE64, "rate", Kind::U64(rate(0)), 0),
-    setting(TCA_PHANTOM_OVERHEAD, "overhead", Kind::S32(bytes(-64, 256)), 0),
-    setting(TCA_PHANTOM_MPU, "mpu", Kind::U32(bytes(0, 256)), 0),
-    setting(TCA_PHANTOM_LINE_RATE64, "line-rate", Kind::U64(rate(0)), 0),
-    setting(TCA_PHANTOM_PQ_LIMIT, "phantom", Kind::U64(bytes(1, i64::MAX)), 22_400_000),
-    setting(TCA_PHANTOM_PQ_DRAIN_PPM, "drain", Kind::U32(ppm(1, MAX_PPM)), 900_000),
-    setting(TCA_PHANTOM_PQ_MIN_PPM, "pmin", Kind::U32(ppm(0, MAX_PPM)), 20_000),
-    setting(TCA_PHANTOM_PQ_MAX_PPM, "pmax", Kind::U32(ppm(0, MAX_PPM)), 600_000),
-    setting(TCA_PHANTOM_BACKLOG_MIN_PPM, "min", Kind::U32(ppm(0, MAX_PPM)), 250_000),
-    setting(TCA_PHANTOM_BACKLOG_MAX_PPM, "max", Kind::U32(ppm(0, MAX_PPM)), 750_000),
-    setting(TCA_PHANTOM_MARK, "mark", Kind::Enum(TC_PHANTOM_MARK_BOTH),
-        TC_PHANTOM_MARK_PHANTOM as i64),
-    setting(TCA_PHANTOM_MARK_AT, "at", Kind::Enum(TC_PHANTOM_MARK_AT_ENQUEUE),
-        TC_PHANTOM_MARK_AT_DEQUEUE as i64),
-    setting(TCA_PHANTOM_ECN_DROP, "ecn-drop", Kind::Bool, 0),
-    setting(TCA_PHANTOM_COUNT_ACKS, "count-acks", Kind::Bool, 1),
-    setting(TCA_PHANTOM_COLOR_LIMIT_RED, "red-limit", Kind::U32(bytes(0, MAX_LIMIT_BYTES)), 0),
-    setting(TCA_PHANTOM_COLOR_LIMIT_YELLOW, "yellow-limit", Kind::U32(bytes(0, MAX_LIMIT_BYTES)),
-        0),
-    setting(TCA_PHANTOM_COLOR_TOTAL, "color-total", Kind::Bool, 0),
-    setting(TCA_PHANTOM_COLOR_SOURCE, "color", Kind::Enum(TC_PHANTOM_COLOR_SOURCE_FILTER),
-        TC_PHANTOM_COLOR_SOURCE_NONE as i64),
-    setting(TCA_PHANTOM_COLOR_DSCP_RED, "dscp-color", Kind::Bits64, 0),
-    setting(TCA_PHANTOM_COLOR_DSCP_YELLOW, "dscp-color", Kind::Bits64, 0),
-    setting(TCA_PHANTOM_GSO, "gso", Kind::Enum(TC_PHANTOM_GSO_WHOLE),
-        TC_PHANTOM_GSO_AUTO as i64),
-    setting(TCA_PHANTOM_POOL_LIMIT, "pool-limit", Kind::U32(bytes(0, MAX_LIMIT_BYTES)), 0),
-    setting(TCA_PHANTOM_POOL_ALPHA_PPM, "pool-alpha", Kind::U32(ppm(1, u32::MAX as i64)),
-        1_000_000),
-    setting(TCA_PHANTOM_SEED, "seed", Kind::Bits64, 0),
-];
+include!("phantom_table.rs");
 
 static RANGES: [Range; SETTINGS.len()] = ranges(&SETTINGS);
 
@@ -81,9 +35,13 @@ pub(crate) struct Request<'a>(Attrs<'a, IDS>);
 
 impl<'a> Request<'a> {
     pub(crate) fn parse(options: Nest<'a>, extack: &Extack<'_>) -> Result<Self> {
-        let attrs = options
-            .parse(&POLICY, extack)
-            .inspect_err(|error| explain(*error, extack))?;
+        let attrs = settings::parse(options, &POLICY, &SETTINGS, extack).inspect_err(|_| {
+            if extack.bad_attr() == Some(TCA_PHANTOM_POOL) {
+                extack.explain(fmt!(
+                    "pool must be a name of at most {MAX_NAME_BYTES} bytes"
+                ));
+            }
+        })?;
         attrs.refuse_twice(extack)?;
         Ok(Self(attrs))
     }
@@ -94,21 +52,11 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Explains the policy's refusal.
-fn explain(error: Error, extack: &Extack<'_>) {
-    if extack.bad_attr() == Some(TCA_PHANTOM_POOL) {
-        extack.explain(fmt!(
-            "pool must be a name of at most {MAX_NAME_BYTES} bytes"
-        ));
-    }
-    settings::explain(&SETTINGS, error, extack);
-}
-
 /// Options of one port, in plain words, so that they can be copied without the queue's lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
     /// Values of the options in [`SETTINGS`], by id.
-    numbers: [i64; IDS],
+    numbers: Numbers<IDS>,
     /// Name of the pool, padded with NULs.
     pub(crate) pool: [u64; POOL_WORDS],
 }
@@ -122,13 +70,10 @@ impl Options {
     /// Returns the defaults.
     pub(crate) fn new() -> Self {
         let mut options = Self {
-            numbers: [0; IDS],
+            numbers: Numbers::new(&SETTINGS),
             pool: [0; POOL_WORDS],
         };
-        for setting in &SETTINGS {
-            options.set(setting.id, setting.default);
-        }
-        options.set(TCA_PHANTOM_SEED, random_u64() as i64);
+        options.numbers.set(TCA_PHANTOM_SEED, random_u64() as i64);
         options
     }
 
@@ -138,7 +83,7 @@ impl Options {
     }
 
     pub(crate) fn number(&self, id: u32) -> i64 {
-        self.numbers.get(id as usize).copied().unwrap_or(0)
+        self.numbers.get(id)
     }
 
     /// Returns a number whose minimum is not negative.
@@ -158,15 +103,9 @@ impl Options {
         )
     }
 
-    fn set(&mut self, id: u32, value: i64) {
-        if let Some(number) = self.numbers.get_mut(id as usize) {
-            *number = value;
-        }
-    }
-
     /// Sets the size of the pool, which other ports share.
     pub(crate) fn set_pool_limit(&mut self, limit_bytes: u64) {
-        self.set(TCA_PHANTOM_POOL_LIMIT, limit_bytes as i64);
+        self.numbers.set(TCA_PHANTOM_POOL_LIMIT, limit_bytes as i64);
     }
 
     fn pool_name(&self) -> [u8; POOL_NAME_BYTES] {
@@ -194,11 +133,7 @@ impl Options {
 
     /// Applies the options of a request.
     pub(crate) fn read(&mut self, request: &Request<'_>, extack: &Extack<'_>) -> Result {
-        for setting in &SETTINGS {
-            if let Some(attr) = request.get(setting.id) {
-                self.set(setting.id, setting.kind.read(&attr).ok_or(EINVAL)?);
-            }
-        }
+        self.numbers.read(&SETTINGS, &request.0)?;
         if let Some(attr) = request.get(TCA_PHANTOM_POOL) {
             let name = attr.c_str().ok_or_else(|| {
                 extack.invalid_attr(&attr, c"pool must have no byte after its NUL")
@@ -225,7 +160,7 @@ impl Options {
         }
         let (red, yellow) = (TCA_PHANTOM_COLOR_DSCP_RED, TCA_PHANTOM_COLOR_DSCP_YELLOW);
         if self.number(red) & self.number(yellow) != 0 {
-            return Err(extack.invalid(c"dscp-color must give each DSCP one color"));
+            return Err(extack.invalid(c"red-dscp and yellow-dscp must have no DSCP in common"));
         }
         self.check_pool_limit(request, extack)
     }
@@ -247,9 +182,7 @@ impl Options {
     }
 
     pub(crate) fn write(&self, message: &mut Message<'_>) -> Result {
-        for setting in &SETTINGS {
-            setting.write(message, self.number(setting.id), TCA_PHANTOM_PAD)?;
-        }
+        self.numbers.write(&SETTINGS, message, TCA_PHANTOM_PAD)?;
         message.put_str(TCA_PHANTOM_POOL as u16, &self.pool_name())
     }
 }
@@ -265,13 +198,14 @@ impl Shown {
         Self {
             numbers: options
                 .numbers
+                .0
                 .map(|number| RelaxedCell::new(number as u64)),
             pool: options.pool.map(RelaxedCell::new),
         }
     }
 
     pub(crate) fn set(&self, options: &Options) {
-        for (shown, number) in self.numbers.iter().zip(options.numbers) {
+        for (shown, number) in self.numbers.iter().zip(options.numbers.0) {
             shown.set(number as u64);
         }
         for (shown, word) in self.pool.iter().zip(options.pool) {
@@ -281,7 +215,7 @@ impl Shown {
 
     pub(crate) fn get(&self) -> Options {
         Options {
-            numbers: self.numbers.each_ref().map(|number| number.get() as i64),
+            numbers: Numbers(self.numbers.each_ref().map(|number| number.get() as i64)),
             pool: self.pool.each_ref().map(RelaxedCell::get),
         }
     }

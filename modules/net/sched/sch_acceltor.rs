@@ -54,6 +54,8 @@ mod acceltor_options;
 mod acceltor_trace;
 #[path = "../../algo/mod.rs"]
 mod algo;
+#[path = "bounds.rs"]
+mod bounds;
 #[path = "../../oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "settings.rs"]

@@ -29,6 +29,8 @@ use kernel::{
 
 #[path = "../../algo/mod.rs"]
 mod algo;
+#[path = "bounds.rs"]
+mod bounds;
 #[path = "../../oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "phantom_config.rs"]

@@ -5,7 +5,44 @@
 
 use kernel::prelude::*;
 
-use super::kernel_api::netlink::{Attr, Extack, Message, Number, Policy, Range};
+use super::{
+    bounds::{count, Bounds},
+    kernel_api::netlink::{Attr, Attrs, Extack, Message, Nest, Number, Policy, Range},
+};
+
+/// Declares the static `SETTINGS` by a qdisc's list of options.
+macro_rules! options {
+    ($($(#[doc = $doc:literal])+ $field:ident: $kind:ident $(($($arg:tt)*))? = $default:expr,
+        $name:literal $text:ident, $id:ident $number:literal;)*) => {
+        /// Single source of bounds and defaults; policy and error texts follow from it.
+        static SETTINGS: [Setting; [$($number),*].len()] =
+            [$(setting($id, $name, settings::kind!($kind $($($arg)*)?), $default as i64)),*];
+
+        const _: () = {
+            $(assert!($id == $number);)*
+        };
+    };
+}
+pub(crate) use options;
+
+macro_rules! kind {
+    (Enum $type:ident, $max:ident) => {
+        Kind::Enum($max)
+    };
+    (Bits64 $type:ident) => {
+        Kind::Bits64
+    };
+    (Other $($type:tt)*) => {
+        Kind::Other
+    };
+    ($kind:ident) => {
+        Kind::$kind
+    };
+    ($kind:ident $bounds:expr) => {
+        Kind::$kind($bounds)
+    };
+}
+pub(crate) use kind;
 
 /// An option that is one number.
 pub(crate) struct Setting {
@@ -32,30 +69,8 @@ pub(crate) enum Kind {
     Clock,
     /// Any 64 bits, stored as an i64.
     Bits64,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) min: i64,
-    pub(crate) max: i64,
-    pub(crate) unit: &'static str,
-}
-
-pub(crate) const fn bytes(min: i64, max: i64) -> Bounds {
-    Bounds {
-        min,
-        max,
-        unit: "bytes",
-    }
-}
-
-/// Up to 8 Pbit/s: a larger rate would be a mistake of units.
-pub(crate) const fn rate(min: i64) -> Bounds {
-    Bounds {
-        min,
-        max: 1_000_000_000_000_000,
-        unit: "bytes per second",
-    }
+    /// No number: the qdisc handles it.
+    Other,
 }
 
 pub(crate) const fn setting(id: u32, name: &'static str, kind: Kind, default: i64) -> Setting {
@@ -71,41 +86,34 @@ impl Kind {
     /// Returns the bounds; None if any value is valid.
     const fn bounds(self) -> Option<Bounds> {
         match self {
-            Self::Enum(max) => Some(Bounds {
-                min: 0,
-                max: max as i64,
-                unit: "",
-            }),
-            Self::Bool => Some(Bounds {
-                min: 0,
-                max: 1,
-                unit: "",
-            }),
+            Self::Enum(max) => Some(count(0, max as i64)),
+            Self::Bool => Some(count(0, 1)),
             Self::U32(bounds) | Self::S32(bounds) | Self::U64(bounds) => Some(bounds),
-            Self::Clock | Self::Bits64 => None,
+            Self::Clock | Self::Bits64 | Self::Other => None,
         }
     }
 
     /// Returns the value of an attribute that passed the policy.
-    pub(crate) fn read(self, attr: &Attr<'_>) -> Option<i64> {
+    fn read(self, attr: &Attr<'_>) -> Option<i64> {
         Some(match self {
             Self::Enum(_) | Self::Bool => attr.u8()?.into(),
             Self::U32(_) => attr.u32()?.into(),
             Self::S32(_) | Self::Clock => attr.i32()?.into(),
             Self::U64(_) | Self::Bits64 => attr.u64()? as i64,
+            Self::Other => 0,
         })
     }
 }
 
 impl Setting {
-    /// Appends the option. `pad` is the attribute that aligns others.
-    pub(crate) fn write(&self, message: &mut Message<'_>, value: i64, pad: u32) -> Result {
+    fn write(&self, message: &mut Message<'_>, value: i64, pad: u32) -> Result {
         let id = self.id as u16;
         match self.kind {
             Kind::Enum(_) | Kind::Bool => message.put(id, &(value as u8).to_ne_bytes()),
             Kind::U32(_) => message.put_u32(self.id, value as u32),
             Kind::S32(_) | Kind::Clock => message.put(id, &(value as i32).to_ne_bytes()),
             Kind::U64(_) | Kind::Bits64 => message.put_u64(id, value as u64, pad as u16),
+            Kind::Other => Ok(()),
         }
     }
 }
@@ -146,14 +154,74 @@ pub(crate) const fn policy<const IDS: usize, const N: usize>(
             }
             Kind::Clock => policy.any(id, Number::S32),
             Kind::Bits64 => policy.any(id, Number::U64),
+            Kind::Other => policy,
         };
         i += 1;
     }
     policy
 }
 
+/// Values of a table's options, by id.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbers<const IDS: usize>(pub(crate) [i64; IDS]);
+
+impl<const IDS: usize> Numbers<IDS> {
+    /// Returns the defaults.
+    pub(crate) fn new(settings: &[Setting]) -> Self {
+        let mut numbers = Self([0; IDS]);
+        for setting in settings {
+            numbers.set(setting.id, setting.default);
+        }
+        numbers
+    }
+
+    pub(crate) fn get(&self, id: u32) -> i64 {
+        self.0.get(id as usize).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn set(&mut self, id: u32, value: i64) {
+        if let Some(number) = self.0.get_mut(id as usize) {
+            *number = value;
+        }
+    }
+
+    /// Applies a request.
+    pub(crate) fn read(&mut self, settings: &[Setting], request: &Attrs<'_, IDS>) -> Result {
+        for setting in settings {
+            if let Some(attr) = request.get(setting.id) {
+                self.set(setting.id, setting.kind.read(&attr).ok_or(EINVAL)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends all options. `pad` is the attribute that aligns others.
+    pub(crate) fn write(
+        &self,
+        settings: &[Setting],
+        message: &mut Message<'_>,
+        pad: u32,
+    ) -> Result {
+        for setting in settings {
+            setting.write(message, self.get(setting.id), pad)?;
+        }
+        Ok(())
+    }
+}
+
+/// Parses a nest, and explains a number out of range by the option's name and range.
+pub(crate) fn parse<'a, const IDS: usize>(
+    nest: Nest<'a>,
+    policy: &'static Policy<IDS>,
+    settings: &[Setting],
+    extack: &Extack<'_>,
+) -> Result<Attrs<'a, IDS>> {
+    nest.parse(policy, extack)
+        .inspect_err(|error| explain(settings, *error, extack))
+}
+
 /// Explains an "integer out of range" of the policy, with the option's name and range.
-pub(crate) fn explain(settings: &[Setting], error: Error, extack: &Extack<'_>) {
+fn explain(settings: &[Setting], error: Error, extack: &Extack<'_>) {
     let Some(id) = extack.bad_attr() else {
         return;
     };

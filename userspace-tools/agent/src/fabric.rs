@@ -10,11 +10,11 @@ use xdc_netlink::{
     phantom,
     qdisc::{Handle, QdiscState},
 };
-use xdc_proto::{Direction, Faults, Queue, Topology};
+use xdc_proto::{Direction, Faults, Topology};
 
 use crate::{
     layout::{FIRST_HOST, Layout, Port},
-    network::{CHILD, ROOT, class_of, phantom_options, tc_phantom_options},
+    network::{CHILD, ROOT, class_of, phantom_options},
     routes::Table,
 };
 
@@ -315,10 +315,7 @@ fn qdiscs(index: u32, state: PortState) -> [QdiscState; 2] {
 fn queue_of(direction: &Direction) -> Result<Option<phantom::Options>> {
     match &direction.queue {
         None => Ok(None),
-        Some(Queue::Phantom(queue)) => Ok(Some(phantom_options(queue, direction.rate_bps))),
-        Some(Queue::Tc(queue)) if queue.kind == phantom::KIND => {
-            tc_phantom_options(queue, direction).map(Some)
-        }
-        Some(Queue::Tc(queue)) => Err(anyhow!("the fabric has no qdisc {}", queue.kind)),
+        Some(queue) if queue.is_phantom() => phantom_options(queue, direction).map(Some),
+        Some(queue) => Err(anyhow!("the fabric has no qdisc {}", queue.kind)),
     }
 }

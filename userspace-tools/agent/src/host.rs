@@ -42,7 +42,7 @@ use nix::{
     unistd::{Pid, getppid},
 };
 use serde_json::{Value, json};
-use xdc_proto::{Job, Message, Plan, Queue, RunPlan, TCP_MEM, VERSION, privileged::module_key};
+use xdc_proto::{Job, Message, Plan, RunPlan, TCP_MEM, VERSION, privileged::module_key};
 
 use crate::{
     boot, channel::Channel, guarded, netns::Netns, network::Place, parse_plan, sysctl, trace,
@@ -337,10 +337,7 @@ fn brought_in(plan: &Plan) -> BTreeSet<String> {
         names.extend(run.congestion_controls().map(|cc| key("tcp", cc)));
         let links = run.topology.links.iter();
         let queues = links.flat_map(|link| [&link.ab.queue, &link.ba.queue]);
-        names.extend(queues.filter_map(|queue| match queue {
-            Some(Queue::Tc(queue)) => Some(key("sch", &queue.kind)),
-            _ => None,
-        }));
+        names.extend(queues.flatten().map(|queue| key("sch", &queue.kind)));
         // Setting a namespace's default makes the kernel load the module, too.
         let of_nodes = run.topology.nodes.iter().flat_map(|node| &node.sysctls);
         let sysctls = run.topology.sysctls.iter().chain(of_nodes);

@@ -148,7 +148,7 @@ fn nanoseconds(time: TimeSpec) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use xdc_proto::{Direction, Link, Queue, TcQueue};
+    use xdc_proto::{Direction, Link, Queue};
 
     use super::*;
 
@@ -161,7 +161,7 @@ mod tests {
         let direction = |rate_bps, is_queue: bool| Direction {
             rate_bps,
             delay_ns: 0,
-            queue: is_queue.then(|| Queue::Tc(TcQueue::default())),
+            queue: is_queue.then(Queue::default),
             faults: None,
             policer: None,
         };

@@ -31,7 +31,7 @@ use crate::{
     sysctl,
 };
 use qdiscs::{add_leaf, below, egress, htb_burst_ns, police, tc, wires};
-pub use qdiscs::{is_queue, is_wire, phantom_options, tc_phantom_options};
+pub use qdiscs::{is_queue, is_wire, phantom_options};
 
 /// Devices per query batch: the answers must fit into a socket's receive buffer.
 pub const SETTLED_AT_ONCE: usize = 32;

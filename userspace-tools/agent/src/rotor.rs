@@ -18,7 +18,7 @@ use xdc_netlink::{
     link::{self, VethEnd},
     qdisc::{self, Handle, Qdisc},
 };
-use xdc_proto::{Circuits as Counted, Queue, Rotor};
+use xdc_proto::{Circuits as Counted, Rotor};
 
 use crate::{
     clock::now_ns,
@@ -165,7 +165,7 @@ impl Circuits {
 
     /// The qdisc of a rack's bond.
     pub fn qdisc(&self, port: &Port) -> Result<Request> {
-        let (Some(rack), Some(Queue::Tc(queue))) = (port.rack, &port.egress.queue) else {
+        let (Some(rack), Some(queue)) = (port.rack, &port.egress.queue) else {
             bail!("{} is not the uplink of a rack, or has no queue", port.name);
         };
         let own = acceltor::Options::from_words(&queue.words).map_err(|err| anyhow!("{err}"))?;

@@ -17,7 +17,7 @@ use xdc_base::error::{Error, Result};
 use xdc_base::home::{self, Home};
 use xdc_base::interrupt;
 use xdc_base::progress::Progress;
-use xdc_proto::{Job, Plan, Queue, RunPlan, TcQueue, privileged};
+use xdc_proto::{Job, Plan, Queue, RunPlan, privileged};
 use xdc_scenario::plan::{POLICE, ROTOR_MODULES};
 
 use crate::engine::Engine;
@@ -182,7 +182,7 @@ fn parts(run: &RunPlan) -> BTreeSet<Part> {
             Some(queue) if queue.is_phantom() => {
                 parts.insert(part("the qdisc phantom", "sch_phantom", ""));
             }
-            Some(Queue::Tc(TcQueue { kind, .. })) => {
+            Some(Queue { kind, .. }) => {
                 if direction.rate_bps > 0 {
                     parts.insert(part("the qdisc htb", "sch_htb", "htb_enqueue"));
                 }
@@ -192,7 +192,7 @@ fn parts(run: &RunPlan) -> BTreeSet<Part> {
                     parts.insert(part(&what, &module, &format!("{kind}_enqueue")));
                 }
             }
-            Some(Queue::Phantom(_)) | None => {}
+            None => {}
         }
     }
     if run.topology.nodes.iter().any(|node| node.spray) {
@@ -386,7 +386,7 @@ mod tests {
         assert!(cc.contains("no congestion control dctcp") && cc.contains("--cc cubic,reno"));
         let of_tc = |kind: &str| {
             let kind = kind.to_owned();
-            Some(Queue::Tc(TcQueue { kind, ..TcQueue::default() }))
+            Some(Queue { kind, ..Queue::default() })
         };
         let port = run("cubic", of_tc("phantom"));
         let qdisc = refusal(&port, "").unwrap();

@@ -7,7 +7,7 @@ use std::fs;
 use xdc_algo::acceltor::{Elephant, Elephants, MAX_QUEUES, Sketch};
 use xdc_base::error::{Error, Result};
 use xdc_netlink::acceltor;
-use xdc_proto::{Direction, Queue, RunPlan, TcQueue};
+use xdc_proto::{Direction, Queue, RunPlan};
 use xdc_scenario::tunnel;
 
 /// Per node and link: 403 kB measured for a node with its links in fabric-two-dc, and as much again
@@ -78,14 +78,14 @@ fn check_memory(run: &RunPlan, available_mb: u64) -> Result<()> {
 /// Bytes of a port's qdisc tables in a network of `racks`.
 fn table_bytes(direction: &Direction, racks: u64) -> u64 {
     match &direction.queue {
-        Some(Queue::Tc(queue)) if queue.kind == acceltor::KIND => acceltor_bytes(queue, racks),
-        Some(Queue::Tc(queue)) => entries(queue).saturating_mul(ENTRY_BYTES),
-        Some(Queue::Phantom(_)) | None => 0,
+        Some(queue) if queue.is_acceltor() => acceltor_bytes(queue, racks),
+        Some(queue) => entries(queue).saturating_mul(ENTRY_BYTES),
+        None => 0,
     }
 }
 
 /// Memory of `Tables` in modules/net/sched/sch_acceltor.rs and of its calendar.
-fn acceltor_bytes(queue: &TcQueue, racks: u64) -> u64 {
+fn acceltor_bytes(queue: &Queue, racks: u64) -> u64 {
     // The agent refuses unparsable words.
     let options = acceltor::Options::from_words(&queue.words).unwrap_or_default();
     let racks = racks.max(options.racks.unwrap_or(2).into());
@@ -98,7 +98,7 @@ fn acceltor_bytes(queue: &TcQueue, racks: u64) -> u64 {
 }
 
 /// Entries in a qdisc's tables, from tc's words.
-fn entries(queue: &TcQueue) -> u64 {
+fn entries(queue: &Queue) -> u64 {
     let base = if queue.kind == "cake" { CAKE_ENTRIES } else { 0 };
     let is_table = |word: &str| match word {
         "flows" | "buckets" | "divisor" => true,
@@ -217,7 +217,7 @@ mod tests {
     fn a_network_takes_at_most_half_of_the_memory() {
         let mut run = run("");
         assert!(check_memory(&run, 64).is_ok());
-        let queue = xdc_proto::TcQueue {
+        let queue = Queue {
             kind: "fq_codel".to_owned(),
             words: ["flows", "0x10000"].map(str::to_owned).to_vec(),
             seed: None,
@@ -225,17 +225,17 @@ mod tests {
         let link = run.topology.links[0].clone();
         run.topology.links = vec![link; 100];
         for link in &mut run.topology.links {
-            link.ab.queue = Some(Queue::Tc(queue.clone()));
+            link.ab.queue = Some(queue.clone());
         }
         let said = check_memory(&run, 800).unwrap_err().lines().join(" ");
         assert!(said.contains("800 MB of qdiscs' tables"), "{said}");
-        let queue = TcQueue {
+        let queue = Queue {
             kind: acceltor::KIND.to_owned(),
             words: ["racks", "1024", "elephants", "256"].map(str::to_owned).to_vec(),
             seed: None,
         };
         for link in &mut run.topology.links {
-            link.ab.queue = Some(Queue::Tc(queue.clone()));
+            link.ab.queue = Some(queue.clone());
         }
         let said = check_memory(&run, 800).unwrap_err().lines().join(" ");
         assert!(said.contains("2015 MB of qdiscs' tables"), "{said}");

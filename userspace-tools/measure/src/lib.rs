@@ -27,7 +27,7 @@ pub const CODE: &str = env!("MEASURES");
 mod tests {
     #[test]
     fn the_code_hash_covers_this_crate_and_its_dependencies() {
-        assert_eq!(env!("MEASURES_CRATES"), "measure proto tcpinfo");
+        assert_eq!(env!("MEASURES_CRATES"), "measure netlink proto tcpinfo algo");
         assert_eq!(super::CODE.len(), 64);
     }
 }

@@ -3,18 +3,23 @@
 //!
 //! The header defines the ids; the tests below compare.
 
-mod bounds;
 mod clock;
 mod lists;
-pub mod words;
 
 pub use clock::ClockId;
 pub use lists::{NESTED_IDS, Peers, Prefix};
 
+use xdc_algo::acceltor::MAX_QUEUES;
+
 use crate::{
+    bounds::{Bounds, MAX_BYTES, NS_PER_S, NS_PER_US, Refusal, bytes, count, ns, rate},
     codec::{named_values, options, xstats},
     qdisc::QdiscState,
+    units::{Rate, Time},
+    words::{self, Bytes, Dscps, Mistake, Named, Number, Switch},
 };
+
+use lists::{PeersOrAuto, Prefixes};
 
 /// TCA_KIND.
 pub const KIND: &str = "acceltor";
@@ -49,60 +54,7 @@ named_values! {
     }
 }
 
-options! {
-    /// Number of racks (N).
-    racks: u32 = 2 "TCA_ACCELTOR_RACKS",
-    /// Number of this rack, from 0.
-    rack: u32 = 3 "TCA_ACCELTOR_RACK",
-    /// Duration of a circuit.
-    day_ns: u64 = 4 "TCA_ACCELTOR_DAY",
-    /// Time between two circuits.
-    night_ns: u64 = 5 "TCA_ACCELTOR_NIGHT",
-    /// Start of day 0 on the clock.
-    base_time_ns: i64 = 6 "TCA_ACCELTOR_BASE_TIME",
-    /// Clock of the schedule.
-    clockid: ClockId = 7 "TCA_ACCELTOR_CLOCKID",
-    /// Rate of a circuit.
-    circuit_bytes_per_s: u64 = 8 "TCA_ACCELTOR_CIRCUIT_RATE64",
-    /// Rate of the port to the packet network; 0 = not shaped.
-    packet_bytes_per_s: u64 = 9 "TCA_ACCELTOR_PACKET_RATE64",
-    /// RTT of the packet network.
-    rtt_ns: u64 = 10 "TCA_ACCELTOR_RTT",
-    /// Number of calendar queues (K).
-    k: u32 = 11 "TCA_ACCELTOR_QUEUES",
-    /// Limit of the mice's queue.
-    high_limit_bytes: u32 = 12 "TCA_ACCELTOR_HIGH_LIMIT",
-    /// Limit of the accelerated elephants' queue.
-    low_limit_bytes: u32 = 13 "TCA_ACCELTOR_LOW_LIMIT",
-    /// Limit of a calendar queue.
-    limit_bytes: u32 = 14 "TCA_ACCELTOR_LIMIT",
-    /// Most elephants per pair of racks.
-    elephants: u32 = 15 "TCA_ACCELTOR_ELEPHANTS",
-    /// Idle time after which a flow stops being an elephant; 0 = 2 weeks.
-    idle_ns: u64 = 16 "TCA_ACCELTOR_IDLE",
-    /// Flow size from which the sketch detects an elephant.
-    sketch_bytes: u32 = 17 "TCA_ACCELTOR_SKETCH_BYTES",
-    /// Handling of packets for a full calendar queue.
-    overflow: Overflow = 18 "TCA_ACCELTOR_OVERFLOW",
-    /// Accelerate packets that come too early.
-    rescue: bool = 19 "TCA_ACCELTOR_RESCUE",
-    /// Time before the end of a day in which nothing is sent.
-    guard_ns: u64 = 20 "TCA_ACCELTOR_GUARD",
-    /// Time from sending a packet until it is at the circuit switch.
-    lead_ns: u64 = 21 "TCA_ACCELTOR_LEAD",
-    /// Backlog of the packet network's queues above which packets are marked; 0 = never.
-    ecn_bytes: u32 = 22 "TCA_ACCELTOR_ECN",
-    /// Handling of elephants without a circuit.
-    policy: Policy = 23 "TCA_ACCELTOR_POLICY",
-    /// Detection of elephants.
-    detect: Detect = 24 "TCA_ACCELTOR_DETECT",
-    /// DSCPs whose packets are elephants: bit n is DSCP n.
-    dscp: u64 = 25 "TCA_ACCELTOR_DSCP",
-    /// Address prefixes of racks.
-    prefixes: Vec<Prefix> = 26 "TCA_ACCELTOR_PREFIXES",
-    /// Peer rack of each day.
-    peers: Peers = 27 "TCA_ACCELTOR_PEERS",
-}
+include!("../../../modules/net/sched/acceltor_table.rs");
 
 xstats! {
     /// Received packets.
@@ -188,78 +140,32 @@ impl Xstats {
     }
 }
 
+impl Options {
+    /// Reads NAME VALUE NAME VALUE...
+    pub fn from_words<S: AsRef<str>>(words: &[S]) -> Result<Self, Mistake> {
+        words::read(WORDS, words)
+    }
+
+    /// Returns the option that the kernel would refuse, and the reason.
+    pub fn check(&self) -> Result<(), (&'static str, Refusal)> {
+        words::check(WORDS, self)?;
+        let half_day_ns = self.day_ns.unwrap_or(u64::MAX) / 2;
+        for (word, time_ns) in [("guard", self.guard_ns), ("lead", self.lead_ns)] {
+            if time_ns.is_some_and(|time_ns| time_ns > half_day_ns) {
+                let refusal = Refusal {
+                    sentence: format!("'{word}' is longer than half a day"),
+                    range: format!("at most {half_day_ns} ns"),
+                };
+                return Err((word, refusal));
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use saphyr::{LoadableYamlNode as _, Yaml};
-
     use super::*;
-    use crate::codec::tests::{members_of, of, text};
-
-    const HEADER: &str = include_str!("../../../modules/include/uapi/linux/pkt_acceltor.h");
-
-    #[test]
-    fn ids_match_the_header() {
-        let mut ids = members_of(HEADER, "enum {").into_iter().enumerate().skip(2);
-        for (name, id) in IDS {
-            assert_eq!(ids.next(), Some((usize::from(*id), *name)));
-        }
-        assert_eq!(ids.next().map(|(_, name)| name), Some("__TCA_ACCELTOR_MAX"));
-    }
-
-    #[test]
-    fn xstats_match_the_header() {
-        let members = members_of(HEADER, "struct tc_acceltor_xstats {");
-        assert_eq!(members, Xstats::FIELDS);
-    }
-
-    #[test]
-    fn enums_match_the_header() {
-        for (name, names) in
-            [("overflow", Overflow::NAMES), ("policy", Policy::NAMES), ("detect", Detect::NAMES)]
-        {
-            let prefix = format!("TC_ACCELTOR_{}_", name.to_uppercase());
-            let expected = names.iter().map(|name| format!("{prefix}{}", name.to_uppercase()));
-            let found = members_of(HEADER, &format!("enum tc_acceltor_{name} {{"));
-            assert!(found.into_iter().eq(expected), "{name}");
-        }
-    }
-
-    #[test]
-    fn the_ynl_specification_matches_the_options() {
-        const SPECIFICATION: &str =
-            include_str!("../../../modules/Documentation/netlink/specs/acceltor.yaml");
-        let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
-        let specification = &documents[0];
-        let sets = &specification["attribute-sets"];
-        let attributes = of(sets, "acceltor-attrs", "attributes");
-        assert_eq!(text(attributes[0], "name"), Some("pad"));
-        assert_eq!(attributes.len(), IDS.len() + 1);
-        for (((name, _), ynl_type), described) in IDS.iter().zip(YNL_TYPES).zip(&attributes[1..]) {
-            let described_as = text(described, "name").unwrap().to_uppercase();
-            assert_eq!(format!("TCA_ACCELTOR_{}", described_as.replace('-', "_")), *name);
-            assert_eq!(text(described, "type"), Some(*ynl_type), "{name}");
-        }
-        let definitions = &specification["definitions"];
-        for (name, names) in [
-            ("acceltor-overflow", Overflow::NAMES),
-            ("acceltor-policy", Policy::NAMES),
-            ("acceltor-detect", Detect::NAMES),
-        ] {
-            let entries: Vec<_> = of(definitions, name, "entries")
-                .into_iter()
-                .filter_map(|entry| entry.as_str())
-                .collect();
-            assert_eq!(entries, names, "{name}");
-        }
-        let fields: Vec<_> = of(definitions, "tc-acceltor-xstats", "members")
-            .into_iter()
-            .map(|field| {
-                assert_eq!(text(field, "type"), Some("u64"));
-                text(field, "name").unwrap().replace('-', "_")
-            })
-            .collect();
-        assert_eq!(fields, Xstats::FIELDS);
-    }
 
     #[test]
     fn unaccounted_packets_are_counted() {
@@ -271,5 +177,95 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(xstats.unaccounted(), 1);
+    }
+
+    const EVERY: &str = "racks 8 rack 3 prefix 10.0.1.0/24=1,fd00:2::/32=2 day 240us night 20us \
+        base-time -5 clockid TAI peers 4,5,6,7,0,1,2 ocs-rate 80gbit eps-rate 50gbit rtt 60us k 4 \
+        hp 150000b lp 150000b limit 500000b policy blocking detect dscp dscp 8,46 elephants 37 \
+        idle 1s sketch-bytes 225000b overflow lp rescue on guard 1us lead 500ns ecn 97500b";
+
+    #[test]
+    fn printed_words_parse_back() {
+        let words: Vec<_> = EVERY.split_whitespace().collect();
+        let options = Options::from_words(&words).unwrap();
+        let printed = options.word_list();
+        assert_eq!(printed.len(), 2 * WORDS.len());
+        assert_eq!(Options::from_words(&printed), Ok(options.clone()));
+        assert_eq!(Options::decode(&options.encode()).unwrap(), options);
+        assert_eq!(options.to_json().count(), WORDS.len());
+        for (name, none) in [("prefix", "none"), ("dscp", "none"), ("peers", "auto")] {
+            let options = Options::from_words(&[name, none]).unwrap();
+            assert_eq!(options.to_words().next(), Some((name, none.to_owned())));
+        }
+    }
+
+    #[test]
+    fn each_mistake_has_its_variant() {
+        for (name, value) in [
+            ("prefix", "10.0.0.0=1"),
+            ("prefix", "10.0.0.0/33=1"),
+            ("prefix", "10.0.0.0/8"),
+            ("peers", "1,two"),
+            ("dscp", "64"),
+            ("k", "-1"),
+            ("base-time", "soon"),
+            ("day", "5"),
+            ("policy", "none"),
+        ] {
+            let mistake = Options::from_words(&[name, value]).unwrap_err();
+            assert!(matches!(mistake, Mistake::Value(n, v, _) if n == name && v == value));
+        }
+    }
+
+    /// Output of `tc qdisc show` for the defaults, as a guest checks it.
+    fn defaults() -> Vec<&'static str> {
+        let cases = include_str!("../../../selftests/guest/tdc/acceltor.json");
+        let shown = cases.split("\"matchPattern\": \"").find_map(|case| {
+            let pattern = case.split('"').next()?;
+            pattern.split_once("+ racks 8 ").filter(|(_, it)| it.contains(" ecn "))
+        });
+        shown.unwrap().1.split_whitespace().collect()
+    }
+
+    #[test]
+    fn the_manual_page_has_each_default_and_range() {
+        let page = include_str!("../../../docs/man/tc-acceltor.8");
+        let entry = |word: &str| {
+            let starts = [format!(".BI {word} "), format!(".BR \"{word} ")];
+            let entry =
+                page.split(".TP\n").find(|it| starts.iter().any(|start| it.starts_with(start)));
+            let words = entry.expect(word).split_whitespace();
+            words.collect::<Vec<_>>().join(" ")
+        };
+        for pair in defaults().chunks_exact(2) {
+            let default = format!("Default {}", pair[1]);
+            assert!(entry(pair[0]).contains(&default), "{pair:?}");
+        }
+        for word in WORDS {
+            let Some((Bounds { min, max, .. }, _)) = word.bounds else { continue };
+            let range = format!(" Range {} to {}.", (word.print)(min), (word.print)(max));
+            assert!(entry(word.name).contains(&range), "{}{range}", word.name);
+        }
+    }
+
+    #[test]
+    fn check_refuses_what_the_kernel_refuses() {
+        let check = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            Options::from_words(&words).unwrap().check()
+        };
+        for line in ["", "hp 2000b", "day 240us guard 120us", "guard 1s"] {
+            assert_eq!(check(line), Ok(()), "{line}");
+        }
+        for (line, word) in [
+            ("hp 1999b", "hp"),
+            ("limit 2gb", "limit"),
+            ("elephants 4097", "elephants"),
+            ("rtt 2s", "rtt"),
+            ("day 240us guard 121us", "guard"),
+            ("day 240us lead 121us", "lead"),
+        ] {
+            assert_eq!(check(line).unwrap_err().0, word, "{line}");
+        }
     }
 }

@@ -2,7 +2,10 @@
 //! Codecs of qdiscs: attribute values, and macros that declare options, enums and statistics. Headers
 //! define the ids; tests of the codecs compare.
 
-use crate::connection::Error;
+use crate::{
+    attributes::Attributes,
+    connection::{Error, Result},
+};
 
 /// A value of an attribute.
 pub(crate) trait Value: Sized {
@@ -13,6 +16,14 @@ pub(crate) trait Value: Sized {
     const FLAGS: u16 = 0;
     fn encode(&self) -> Vec<u8>;
     fn decode(bytes: &[u8]) -> Option<Self>;
+    /// Returns the value as a number, at most i64::MAX; None if it is no number.
+    fn number(&self) -> Option<i64> {
+        None
+    }
+    /// Returns the value with this number.
+    fn of_number(_: i64) -> Option<Self> {
+        None
+    }
 }
 
 macro_rules! integer_values {
@@ -29,6 +40,12 @@ macro_rules! integer_values {
             }
             fn decode(bytes: &[u8]) -> Option<Self> {
                 Some(Self::from_ne_bytes(bytes.try_into().ok()?))
+            }
+            fn number(&self) -> Option<i64> {
+                Some(i64::try_from(*self).unwrap_or(i64::MAX))
+            }
+            fn of_number(number: i64) -> Option<Self> {
+                number.try_into().ok()
             }
         }
     )* };
@@ -63,7 +80,9 @@ impl Value for String {
 macro_rules! named_values {
     ($($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* })*) => { $(
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, ::serde::Deserialize)]
+        #[cfg_attr(feature = "schema", derive(::schemars::JsonSchema))]
+        #[serde(rename_all = "snake_case")]
         #[repr(u8)]
         pub enum $name {
             $($(#[$variant_meta])* $variant,)*
@@ -92,6 +111,10 @@ macro_rules! named_values {
             }
         }
 
+        impl $crate::words::Choice for $name {
+            const FORM: &str = concat!($($text, "|"),*);
+        }
+
         impl $crate::codec::Value for $name {
             #[cfg(test)]
             const YNL: &'static str = <u8 as $crate::codec::Value>::YNL;
@@ -107,22 +130,21 @@ macro_rules! named_values {
 }
 pub(crate) use named_values;
 
-/// Declares [`Options`]: per attribute a field, its id and its name in the header.
+/// Declares [`Options`] and its words by a module's list of options.
 macro_rules! options {
-    ($($(#[$meta:meta])* $field:ident: $type:ty = $id:literal $name:literal,)*) => {
+    ($($(#[doc = $doc:literal])+ $field:ident: $kind:ident $(($($arg:tt)*))? = $default:expr,
+        $name:literal $text:ident, $attribute:ident $id:literal;)*) => {
         /// TCA_OPTIONS. None = the kernel's default, or unchanged.
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         pub struct Options {
-            $($(#[$meta])* pub $field: Option<$type>,)*
+            $($(#[doc = $doc])+ pub $field: Option<$crate::codec::value!($kind $($($arg)*)?)>,)*
         }
 
         impl Options {
             /// Encodes the attributes that are set.
             pub fn encode(&self) -> Vec<u8> {
                 let mut attributes = $crate::attributes::Attributes::default();
-                $(if let Some(value) = &self.$field {
-                    attributes.push($id | <$type as $crate::codec::Value>::FLAGS, &$crate::codec::Value::encode(value));
-                })*
+                $($crate::codec::encode($id, self.$field.as_ref(), &mut attributes);)*
                 attributes.into_bytes()
             }
 
@@ -132,38 +154,105 @@ macro_rules! options {
                 for attribute in $crate::attributes::parse(bytes) {
                     let (id, value) = attribute?;
                     match id {
-                        $($id => options.$field = Some(
-                            <$type as $crate::codec::Value>::decode(&value)
-                                .ok_or_else(|| $crate::codec::malformed($name))?
-                        ),)*
+                        $($id => options.$field =
+                            Some($crate::codec::decode(stringify!($attribute), &value)?),)*
                         _ => {}
                     }
                 }
                 Ok(options)
             }
+
+            /// Returns help, a line per option.
+            pub fn help() -> String {
+                $crate::words::help(WORDS)
+            }
+
+            /// Returns the options that are set as words, in tc's order.
+            pub fn to_words(&self) -> impl Iterator<Item = (&'static str, String)> {
+                $crate::words::to_words(WORDS, self)
+            }
+
+            /// Returns the same as one list: NAME VALUE NAME VALUE...
+            pub fn word_list(&self) -> Vec<String> {
+                self.to_words().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+            }
+
+            /// Returns the options that are set as JSON; keys contain the units.
+            pub fn to_json(&self) -> impl Iterator<Item = (&'static str, ::serde_json::Value)> {
+                $crate::words::to_json(WORDS, self)
+            }
         }
 
-        /// Name in the header and id of every attribute.
-        pub const IDS: &[(&str, u16)] = &[$(($name, $id)),*];
+        /// Name in the header and id of every attribute, in tc's order.
+        pub const IDS: &[(&str, u16)] = &[$((stringify!($attribute), $id)),*];
+
+        /// Options in tc's syntax, in tc's order.
+        pub const WORDS: &[$crate::words::Word<Options>] = &[$($crate::words::word!(
+            Options, $name, $field: $crate::codec::value!($kind $($($arg)*)?), $text,
+            concat!($($doc),+), $crate::codec::bounds!($default, $kind $($($arg)*)?)
+        )),*];
 
         #[cfg(test)]
-        const YNL_TYPES: &[&str] = &[$(<$type as $crate::codec::Value>::YNL),*];
+        pub(crate) const YNL_TYPES: &[&str] =
+            &[$(<$crate::codec::value!($kind $($($arg)*)?) as $crate::codec::Value>::YNL),*];
     };
 }
 pub(crate) use options;
 
+/// The type of an option.
+macro_rules! value {
+    (U32 $($bounds:tt)*) => { u32 };
+    (S32 $($bounds:tt)*) => { i32 };
+    (U64 $($bounds:tt)*) => { u64 };
+    (Bool) => { bool };
+    (Clock) => { ClockId };
+    (Bits64 $type:ident) => { $type };
+    (Enum $type:ident, $max:ident) => { $type };
+    (Other $($type:tt)*) => { $($type)* };
+}
+pub(crate) use value;
+
+/// The bounds and the default of an option that has bounds.
+macro_rules! bounds {
+    ($default:expr, U32 $bounds:expr) => {
+        Some(($bounds, $default))
+    };
+    ($default:expr, S32 $bounds:expr) => {
+        Some(($bounds, $default))
+    };
+    ($default:expr, U64 $bounds:expr) => {
+        Some(($bounds, $default))
+    };
+    ($($other:tt)*) => {
+        None
+    };
+}
+pub(crate) use bounds;
+
+pub(crate) fn encode<T: Value>(id: u16, value: Option<&T>, attributes: &mut Attributes) {
+    if let Some(value) = value {
+        attributes.push(id | T::FLAGS, &value.encode());
+    }
+}
+
+pub(crate) fn decode<T: Value>(attribute: &str, bytes: &[u8]) -> Result<T> {
+    T::decode(bytes).ok_or_else(|| malformed(attribute))
+}
+
 /// Declares [`Xstats`]: the u64 fields of a qdisc's statistics, in order.
 macro_rules! xstats {
-    ($($(#[$meta:meta])* $field:ident,)*) => {
+    ($($(#[doc = $doc:literal])+ $field:ident,)*) => {
         /// TCA_STATS_APP. Counters start when the qdisc is created.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Xstats {
-            $($(#[$meta])* pub $field: u64,)*
+            $($(#[doc = $doc])+ pub $field: u64,)*
         }
 
         impl Xstats {
             /// Names of the fields, in order.
             pub const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
+            #[cfg(test)]
+            pub(crate) const HELP: &'static [&'static str] = &[$(concat!($($doc),+)),*];
 
             /// Decodes the struct, which only grows: fields that an older kernel lacks are 0, and a newer
             /// kernel's extra fields are skipped.
@@ -184,32 +273,4 @@ pub(crate) use xstats;
 /// Returns the error for an attribute with an invalid length or value.
 pub(crate) fn malformed(attribute: &str) -> Error {
     Error::Malformed(format!("{attribute} has an unexpected length or value"))
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use saphyr::Yaml;
-
-    /// Returns the members of the enum or struct that `declaration` opens.
-    pub(crate) fn members_of<'a>(header: &'a str, declaration: &str) -> Vec<&'a str> {
-        let body = header.split_once(declaration).expect("in the header").1;
-        let body = body.split_once("};").expect("closed").0;
-        body.lines()
-            .map(|line| line.trim().trim_start_matches("__u64 "))
-            .filter_map(|line| line.split([',', ';']).next())
-            .filter(|word| !word.is_empty() && !word.contains([' ', '*', '/']))
-            .collect()
-    }
-
-    /// Returns the list `key` of the member called `name` of `list`.
-    pub(crate) fn of<'a>(list: &'a Yaml<'a>, name: &str, key: &str) -> Vec<&'a Yaml<'a>> {
-        let mut members = list.as_sequence().expect("a list").iter();
-        let member = members.find(|member| text(member, "name") == Some(name));
-        let found = &member.unwrap_or_else(|| panic!("no {name}"))[key];
-        found.as_sequence().expect("a list").iter().collect()
-    }
-
-    pub(crate) fn text<'a>(member: &'a Yaml<'a>, key: &str) -> Option<&'a str> {
-        member.as_mapping_get(key)?.as_str()
-    }
 }

@@ -31,6 +31,8 @@ pub mod link;
 pub mod netfilter;
 pub mod phantom;
 pub mod qdisc;
+#[cfg(test)]
+mod tests;
 pub mod units;
 pub mod unorc;
 pub mod words;

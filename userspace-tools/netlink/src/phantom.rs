@@ -3,12 +3,12 @@
 //!
 //! The header defines the ids; the tests below compare.
 
-mod bounds;
-pub mod words;
-
 use crate::{
+    bounds::{MAX_BYTES, MAX_PPM, Refusal, bytes, ppm, rate},
     codec::{named_values, options, xstats},
     qdisc::QdiscState,
+    units::{Fraction, Rate},
+    words::{self, Bytes, Count, Dscps, Factor, Mistake, Name, Named, Plain, Switch},
 };
 
 /// TCA_KIND.
@@ -66,61 +66,7 @@ named_values! {
     }
 }
 
-options! {
-    /// Limit of the physical queue, bytes.
-    limit_bytes: u32 = 2 "TCA_PHANTOM_LIMIT",
-    /// Shaper, bytes per second; 0 = none.
-    rate_bytes_per_s: u64 = 3 "TCA_PHANTOM_RATE64",
-    /// Bytes that the shaper adds to each packet's length.
-    overhead_bytes: i32 = 4 "TCA_PHANTOM_OVERHEAD",
-    /// Minimum packet length for the shaper, bytes.
-    mpu_bytes: u32 = 5 "TCA_PHANTOM_MPU",
-    /// Reference of the phantom drain rate, bytes per second; 0 = the shaper's rate, or the
-    /// device's speed.
-    line_rate_bytes_per_s: u64 = 6 "TCA_PHANTOM_LINE_RATE64",
-    /// Cap of the phantom queue, bytes.
-    phantom_limit_bytes: u64 = 7 "TCA_PHANTOM_PQ_LIMIT",
-    /// Drain rate, ppm of the line rate.
-    drain_ppm: u32 = 8 "TCA_PHANTOM_PQ_DRAIN_PPM",
-    /// Start of RED on the phantom counter, ppm of its cap.
-    pmin_ppm: u32 = 9 "TCA_PHANTOM_PQ_MIN_PPM",
-    /// Phantom counter at which RED reaches 1, ppm of its cap.
-    pmax_ppm: u32 = 10 "TCA_PHANTOM_PQ_MAX_PPM",
-    /// Start of RED on the backlog, ppm of the limit.
-    min_ppm: u32 = 11 "TCA_PHANTOM_BACKLOG_MIN_PPM",
-    /// Backlog at which RED reaches 1, ppm of the limit.
-    max_ppm: u32 = 12 "TCA_PHANTOM_BACKLOG_MAX_PPM",
-    /// Queue whose occupancy decides on marks.
-    mark: Mark = 13 "TCA_PHANTOM_MARK",
-    /// Time of marking.
-    mark_at: MarkAt = 14 "TCA_PHANTOM_MARK_AT",
-    /// Drop instead of mark, if a packet is Not-ECT.
-    ecn_drop: bool = 15 "TCA_PHANTOM_ECN_DROP",
-    /// Count pure ACKs in the phantom queue.
-    count_acks: bool = 16 "TCA_PHANTOM_COUNT_ACKS",
-    /// Limit of red bytes; 0 = none.
-    red_limit_bytes: u32 = 17 "TCA_PHANTOM_COLOR_LIMIT_RED",
-    /// Limit of yellow bytes; 0 = none.
-    yellow_limit_bytes: u32 = 18 "TCA_PHANTOM_COLOR_LIMIT_YELLOW",
-    /// Apply color limits to the whole backlog.
-    color_total: bool = 19 "TCA_PHANTOM_COLOR_TOTAL",
-    /// Source of colors.
-    color_source: ColorSource = 20 "TCA_PHANTOM_COLOR_SOURCE",
-    /// DSCPs whose packets are red: bit n is DSCP n.
-    dscp_red: u64 = 21 "TCA_PHANTOM_COLOR_DSCP_RED",
-    /// DSCPs whose packets are yellow. Packets with other DSCPs are green.
-    dscp_yellow: u64 = 22 "TCA_PHANTOM_COLOR_DSCP_YELLOW",
-    /// Handling of GSO packets.
-    gso: Gso = 23 "TCA_PHANTOM_GSO",
-    /// Name of the shared buffer; empty = none.
-    pool: String = 24 "TCA_PHANTOM_POOL",
-    /// Size of the shared buffer, bytes.
-    pool_limit_bytes: u32 = 25 "TCA_PHANTOM_POOL_LIMIT",
-    /// Share of the free buffer that this port may use, ppm.
-    pool_alpha_ppm: u32 = 26 "TCA_PHANTOM_POOL_ALPHA_PPM",
-    /// Seed of RED's random numbers.
-    seed: u64 = 27 "TCA_PHANTOM_SEED",
-}
+include!("../../../modules/net/sched/phantom_table.rs");
 
 xstats! {
     /// Current phantom occupancy, bytes.
@@ -163,11 +109,11 @@ xstats! {
     phantom_drain_bytes_per_s,
     /// Current use of the shared buffer, all ports.
     pool_used_bytes,
-    /// Accepted green packets. This and the next two counters need a source of colors.
+    /// Accepted green packets; 0 without a source of colors.
     packets_green,
-    /// Accepted yellow packets.
+    /// Accepted yellow packets; likewise.
     packets_yellow,
-    /// Accepted red packets.
+    /// Accepted red packets; likewise.
     packets_red,
     /// Most red bytes queued.
     red_max_bytes,
@@ -185,86 +131,63 @@ impl Xstats {
     }
 }
 
+impl Options {
+    /// Reads NAME VALUE NAME VALUE...
+    pub fn from_words<S: AsRef<str>>(words: &[S]) -> Result<Self, Mistake> {
+        let mut options: Self = words::read(WORDS, words)?;
+        // A list of DSCPs is useless without its source of colors, so select the source, too.
+        if options.dscp_red.is_some() || options.dscp_yellow.is_some() {
+            options.color_source.get_or_insert(ColorSource::Dscp);
+        }
+        Ok(options)
+    }
+
+    /// Returns whether the phantom queue chooses packets to mark.
+    pub fn marks_by_phantom(&self) -> bool {
+        matches!(self.mark, None | Some(Mark::Phantom | Mark::Either | Mark::Both))
+    }
+
+    /// Returns the module's default of an option with bounds.
+    pub fn default_of(name: &str) -> Option<i64> {
+        let word = WORDS.iter().find(|word| word.name == name)?;
+        word.bounds.map(|(_, default)| default)
+    }
+
+    /// Returns the option that the kernel would refuse, and the reason.
+    pub fn check(&self) -> Result<(), (&'static str, Refusal)> {
+        words::check(WORDS, self)?;
+        for (low, high) in [("pmin", "pmax"), ("min", "max")] {
+            let value = |name: &str| {
+                let word = WORDS.iter().find(|word| word.name == name)?;
+                let set = (word.number)(self);
+                Some((set.or(Self::default_of(name))?, set.is_none(), word.print))
+            };
+            let (Some((least, is_low_default, print)), Some((most, is_default, _))) =
+                (value(low), value(high))
+            else {
+                continue;
+            };
+            if least > most {
+                let by = if is_default { ", its default" } else { "" };
+                let refusal = Refusal {
+                    sentence: format!(
+                        "'{low}' is {}, above '{high}', {}{by}",
+                        print(least),
+                        print(most)
+                    ),
+                    range: format!("'{low}' at or below '{high}'"),
+                };
+                return Err((if is_low_default { high } else { low }, refusal));
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use saphyr::{LoadableYamlNode as _, Yaml};
-
     use super::*;
     use crate::attributes::Attributes;
-    use crate::codec::tests::{members_of, of, text};
-
-    const HEADER: &str = include_str!("../../../modules/include/uapi/linux/pkt_phantom.h");
-
-    fn members(declaration: &str) -> Vec<&'static str> {
-        members_of(HEADER, declaration)
-    }
-
-    #[test]
-    fn ids_match_the_header() {
-        let mut ids = members("enum {").into_iter().enumerate().skip(2);
-        for (name, id) in IDS {
-            assert_eq!(ids.next(), Some((usize::from(*id), *name)));
-        }
-        assert_eq!(ids.next().map(|(_, name)| name), Some("__TCA_PHANTOM_MAX"));
-    }
-
-    #[test]
-    fn xstats_match_the_header() {
-        assert_eq!(members("struct tc_phantom_xstats {"), Xstats::FIELDS);
-    }
-
-    #[test]
-    fn enums_match_the_header() {
-        let check = |declaration: &str, prefix: &str, names: &[&str]| {
-            let expected = names.iter().map(|name| format!("{prefix}{}", name.to_uppercase()));
-            assert!(members(declaration).into_iter().eq(expected), "{declaration}");
-        };
-        check("enum tc_phantom_mark {", "TC_PHANTOM_MARK_", Mark::NAMES);
-        check("enum tc_phantom_mark_at {", "TC_PHANTOM_MARK_AT_", MarkAt::NAMES);
-        check("enum tc_phantom_color_source {", "TC_PHANTOM_COLOR_SOURCE_", ColorSource::NAMES);
-        check("enum tc_phantom_gso {", "TC_PHANTOM_GSO_", Gso::NAMES);
-    }
-
-    #[test]
-    fn the_ynl_specification_matches_the_options() {
-        const SPECIFICATION: &str =
-            include_str!("../../../modules/Documentation/netlink/specs/phantom.yaml");
-        let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
-        let specification = &documents[0];
-
-        // Ids count from 1; the first is for padding.
-        let attributes = of(&specification["attribute-sets"], "phantom-attrs", "attributes");
-        assert_eq!(text(attributes[0], "name"), Some("pad"));
-        assert_eq!(attributes.len(), IDS.len() + 1);
-        for (((name, id), ynl_type), described) in IDS.iter().zip(YNL_TYPES).zip(&attributes[1..]) {
-            assert_eq!(attributes[usize::from(*id) - 1], *described);
-            let described_as = text(described, "name").unwrap().to_uppercase();
-            assert_eq!(format!("TCA_PHANTOM_{}", described_as.replace('-', "_")), *name);
-            assert_eq!(text(described, "type"), Some(*ynl_type), "{name}");
-        }
-
-        let definitions = &specification["definitions"];
-        for (name, names) in [
-            ("phantom-mark", Mark::NAMES),
-            ("phantom-mark-at", MarkAt::NAMES),
-            ("phantom-color-source", ColorSource::NAMES),
-            ("phantom-gso", Gso::NAMES),
-        ] {
-            let entries: Vec<_> = of(definitions, name, "entries")
-                .into_iter()
-                .filter_map(|entry| entry.as_str())
-                .collect();
-            assert_eq!(entries, names, "{name}");
-        }
-        let fields: Vec<_> = of(definitions, "tc-phantom-xstats", "members")
-            .into_iter()
-            .map(|field| {
-                assert_eq!(text(field, "type"), Some("u64"));
-                text(field, "name").unwrap().replace('-', "_")
-            })
-            .collect();
-        assert_eq!(fields, Xstats::FIELDS);
-    }
 
     #[test]
     fn options_survive_a_round_trip() {
@@ -314,5 +237,70 @@ mod tests {
             assert_eq!(color.to_string().parse(), Ok(*color));
         }
         assert!("pink".parse::<Color>().is_err());
+    }
+
+    /// A value for each word that differs from its default text.
+    const EVERY: &str = "limit 1000001b rate 8kbit overhead -14 mpu 64 line-rate 10gbit \
+        phantom 22400kb drain 0.9 pmin 2% pmax 60% mark either at enqueue min 25% max 75% \
+        ecn-drop on count-acks off red-limit 400kb yellow-limit 600kb color-total on \
+        color priority red-dscp 8 yellow-dscp 10 gso whole pool tor pool-limit 4mb \
+        pool-alpha 0.5 seed 18446744073709551615";
+
+    #[test]
+    fn printed_words_parse_back() {
+        let words: Vec<_> = EVERY.split_whitespace().collect();
+        let options = Options::from_words(&words).unwrap();
+        let printed = options.word_list();
+        assert_eq!(printed.len(), 2 * WORDS.len());
+        assert_eq!(Options::from_words(&printed), Ok(options.clone()));
+        assert_eq!(Options::decode(&options.encode()).unwrap(), options);
+        let json: serde_json::Map<_, _> =
+            options.to_json().map(|(k, v)| (k.to_owned(), v)).collect();
+        assert_eq!(json.len(), WORDS.len());
+        assert_eq!(json["rate_bytes_per_s"], 1000);
+        assert_eq!(json["dscp_red"], "8");
+    }
+
+    #[test]
+    fn each_mistake_has_its_variant() {
+        let mistake = |words: &[&str]| Options::from_words(words).unwrap_err();
+        assert_eq!(mistake(&["speed", "1gbit"]), Mistake::Unknown("speed".into()));
+        assert_eq!(mistake(&["limit"]), Mistake::NoValue("limit".into()));
+        let long = "x".repeat(70_000);
+        for (name, value) in [
+            ("mark", "maybe"),
+            ("drain", "1.5"),
+            ("pool", long.as_str()),
+            ("limit", "4gb"),
+            ("rate", "7bit"),
+            ("seed", "-1"),
+            ("red-dscp", "64"),
+        ] {
+            assert!(matches!(mistake(&[name, value]), Mistake::Value(n, v, _)
+                if n == name && v == value));
+        }
+    }
+
+    #[test]
+    fn check_refuses_what_the_kernel_refuses() {
+        let check = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            Options::from_words(&words).unwrap().check()
+        };
+        for line in ["", "drain 90% pmin 2% pmax 2%", "min 0% max 0%", "limit 1b"] {
+            assert_eq!(check(line), Ok(()), "{line}");
+        }
+        for (line, word) in [
+            ("drain 0", "drain"),
+            ("phantom 0b", "phantom"),
+            ("limit 0b", "limit"),
+            ("pmin 60% pmax 2%", "pmin"),
+            ("pmin 61%", "pmin"),
+            ("max 24%", "max"),
+            ("overhead 300", "overhead"),
+            ("pool-alpha 0", "pool-alpha"),
+        ] {
+            assert_eq!(check(line).unwrap_err().0, word, "{line}");
+        }
     }
 }

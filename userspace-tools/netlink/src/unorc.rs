@@ -338,7 +338,7 @@ mod tests {
     use saphyr::{LoadableYamlNode as _, Yaml};
 
     use super::*;
-    use crate::codec::tests::{members_of, of, text};
+    use crate::tests::{members_of, of, text};
 
     #[test]
     fn shown_options_parse_back() {

@@ -10,7 +10,6 @@
 //! counts; preamble, FCS and gap do not.
 
 pub mod alarm;
-pub mod defaults;
 pub mod gates;
 mod message;
 pub mod privileged;

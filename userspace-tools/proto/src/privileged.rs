@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::{Job, Plan, Policer, Queue, TcQueue};
+use crate::{Job, Plan, Policer, Queue};
 
 /// Search path; the last folder is the initramfs below another root.
 pub const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/initramfs/bin";
@@ -97,7 +97,7 @@ pub fn check_sysctl(name: &str, value: &str) -> Result<(), BadName> {
     rule.check(value.trim()).map(drop)
 }
 
-impl TcQueue {
+impl Queue {
     /// Checks the kind and each word.
     pub fn check_names(&self) -> Result<(), BadName> {
         QDISC.check(&self.kind)?;
@@ -126,9 +126,7 @@ impl Plan {
         let links = run.topology.links.iter();
         let queues = links.flat_map(|link| [&link.ab.queue, &link.ba.queue]);
         for queue in queues.flatten() {
-            if let Queue::Tc(queue) = queue {
-                queue.check_names()?;
-            }
+            queue.check_names()?;
         }
         Ok(())
     }
@@ -176,7 +174,7 @@ pub fn bpftool() -> Option<Command> {
 }
 
 /// Has tc parse a queue. The device name is invalid, so tc always fails before it adds anything.
-pub fn tc_dry_run(queue: &TcQueue) -> Result<Option<Command>, BadName> {
+pub fn tc_dry_run(queue: &Queue) -> Result<Option<Command>, BadName> {
     queue.check_names()?;
     Ok(program("tc").map(|mut command| {
         command
@@ -198,7 +196,7 @@ impl TcBatch {
         device: &str,
         parent: Option<&str>,
         handle: &str,
-        queue: &TcQueue,
+        queue: &Queue,
     ) -> Result<(), BadName> {
         let device = DEVICE.check(device)?;
         let place = match parent {
@@ -262,9 +260,9 @@ mod tests {
         "",
     ];
 
-    fn queue(text: &str) -> TcQueue {
+    fn queue(text: &str) -> Queue {
         let mut words = text.split(' ').map(str::to_owned);
-        TcQueue { kind: words.next().unwrap(), words: words.collect(), seed: None }
+        Queue { kind: words.next().unwrap(), words: words.collect(), seed: None }
     }
 
     fn arguments(command: &Command) -> Vec<&str> {
@@ -292,7 +290,7 @@ mod tests {
         for text in [
             "netem delay 1ms 1ms distribution pareto",
             "red limit 500kb avpkt 1500 bandwidth 200mbit",
-            "phantom dscp-color 8:red max 11.1111% mark physical",
+            "phantom red-dscp 8 max 11.1111% mark physical",
             "taprio sched-entry S 01 300000 clockid CLOCK_TAI base-time -5",
         ] {
             assert_eq!(queue(text).check_names(), Ok(()), "{text}");

@@ -299,96 +299,34 @@ impl Direction {
 /// The direction's delay is a `netem` root qdisc above the queue (a documented use of a child
 /// qdisc), so propagation needs no extra device. The sum along a path is the same as with the delay
 /// behind the queue.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Queue {
-    /// sch_phantom, shaped to the link's rate.
-    Phantom(PhantomQueue),
-    /// Any qdisc in tc's syntax, also phantom with options that [`PhantomQueue`] lacks. A qdisc
-    /// that does not shape gets an htb of the link's rate above it.
-    Tc(TcQueue),
-}
-
-impl Queue {
-    /// Returns whether this is sch_phantom.
-    pub fn is_phantom(&self) -> bool {
-        match self {
-            Self::Phantom(_) => true,
-            Self::Tc(queue) => queue.kind == "phantom",
-        }
-    }
-
-    /// Returns whether the agent creates the qdisc itself, without tc.
-    pub fn is_made_by_agent(&self) -> bool {
-        let is_bond = matches!(self, Self::Tc(queue) if queue.kind == ACCELTOR);
-        self.is_phantom() || is_bond
-    }
-}
-
-/// A queue discipline as in `tc qdisc add dev DEVICE KIND WORDS...`.
+///
+/// The agent shapes sch_phantom to the link's rate. A qdisc that does not shape gets an htb of that rate
+/// above it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub struct TcQueue {
+pub struct Queue {
     /// Kind, such as `fq_codel`.
-    #[serde(rename = "qdisc")]
     pub kind: String,
-    /// Options, such as `limit`, `1000`, `ecn`.
+    /// Options in tc's words, such as `limit`, `1000`, `ecn`.
     pub words: Vec<String>,
     /// Seed of phantom's random numbers, if its words have none; None = random.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
-/// Options of sch_phantom in a scenario; None = the module's default.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct PhantomQueue {
-    /// Limit of the physical queue, bytes.
-    pub limit_bytes: u32,
-    /// Cap of the phantom queue, bytes.
-    pub phantom_bytes: Option<u64>,
-    /// Phantom drain rate, ppm of the link's rate.
-    pub drain_ppm: Option<u32>,
-    /// Lower RED threshold on the phantom counter, ppm of its cap.
-    pub pmin_ppm: Option<u32>,
-    /// Upper RED threshold on the phantom counter, ppm of its cap.
-    pub pmax_ppm: Option<u32>,
-    /// Lower RED threshold on the physical backlog, ppm of its limit.
-    pub min_ppm: Option<u32>,
-    /// Upper RED threshold on the physical backlog, ppm of its limit.
-    pub max_ppm: Option<u32>,
-    /// Queue whose occupancy decides on marks.
-    pub mark: Option<Mark>,
-    /// Seed of RED's random numbers; None = random.
-    pub seed: Option<u64>,
-}
+impl Queue {
+    /// Returns whether this is sch_phantom.
+    pub fn is_phantom(&self) -> bool {
+        self.kind == "phantom"
+    }
 
-/// Which queue's occupancy chooses packets to mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Mark {
-    /// Neither: drop-tail.
-    None,
-    /// The phantom counter.
-    Phantom,
-    /// The physical backlog.
-    Physical,
-    /// One of the two.
-    Either,
-    /// The two together.
-    Both,
-}
+    /// Returns whether this is sch_acceltor, which a bond has.
+    pub fn is_acceltor(&self) -> bool {
+        self.kind == ACCELTOR
+    }
 
-impl Mark {
-    /// Returns the name in plans, scenarios and tc options.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Phantom => "phantom",
-            Self::Physical => "physical",
-            Self::Either => "either",
-            Self::Both => "both",
-        }
+    /// Returns whether the agent creates the qdisc itself, without tc.
+    pub fn is_made_by_agent(&self) -> bool {
+        self.is_phantom() || self.is_acceltor()
     }
 }

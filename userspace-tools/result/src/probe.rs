@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 
 use xdc_base::error::{Error, Result};
 use xdc_measure::figures::{self, Windows};
-use xdc_proto::{Flow, Job, Queue, RunPlan};
+use xdc_netlink::phantom;
+use xdc_proto::{Flow, Job, RunPlan};
 use xdc_scenario::Scenario;
 use xdc_scenario::paths::Paths;
 use xdc_scenario::plan;
@@ -82,8 +83,11 @@ fn make_fast(run: &mut RunPlan) -> Result<Vec<f64>> {
             direction.delay_ns = 0;
             direction.faults = None;
             direction.rate_bps *= SPEED_UP;
-            if let Some(Queue::Phantom(queue)) = &mut direction.queue {
-                queue.limit_bytes = queue.limit_bytes.saturating_mul(SPEED_UP as u32);
+            if let Some(queue) = direction.queue.as_mut().filter(|queue| queue.is_phantom()) {
+                let mut options = phantom::Options::from_words(&queue.words).unwrap_or_default();
+                options.limit_bytes =
+                    options.limit_bytes.map(|bytes| bytes.saturating_mul(SPEED_UP as u32));
+                queue.words = options.word_list();
             }
         }
     }

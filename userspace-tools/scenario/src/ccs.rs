@@ -12,7 +12,7 @@ use xdc_base::added::Added;
 use xdc_base::error::{Error, Result};
 use xdc_base::home::Home;
 use xdc_base::text::nearest;
-use xdc_proto::Mark;
+use xdc_netlink::phantom::Mark;
 use xdc_proto::privileged::CONGESTION_CONTROL;
 
 use crate::CcSpec;

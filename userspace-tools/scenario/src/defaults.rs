@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 
 use xdc_base::error::{Error, Result};
 use xdc_base::units::Time;
-use xdc_proto::{Direction, Flow, Mark, PhantomQueue, Queue, WatchedQueue};
+use xdc_netlink::phantom::{self, Mark};
+use xdc_proto::{Direction, Flow, Queue, WatchedQueue};
 
 use crate::Scenario;
 use crate::events::numbered;
@@ -87,11 +88,13 @@ pub fn bottleneck(paths: &Paths<'_>, flows: &[Flow]) -> Result<(usize, bool, Wat
 pub fn make_visible(direction: &mut Direction) -> bool {
     let is_bare = direction.queue.is_none();
     if is_bare {
-        direction.queue = Some(Queue::Phantom(PhantomQueue {
-            limit_bytes: u32::MAX,
+        let options = phantom::Options {
+            limit_bytes: Some(u32::MAX),
             mark: Some(Mark::None),
-            ..PhantomQueue::default()
-        }));
+            ..phantom::Options::default()
+        };
+        direction.queue =
+            Some(Queue { kind: phantom::KIND.to_owned(), words: options.word_list(), seed: None });
     }
     is_bare
 }
@@ -144,10 +147,7 @@ dst = "b"
         assert_eq!(run.watch[0].name, BOTTLENECK);
         assert_eq!(run.sample_us, 2_000);
         let queue = run.topology.direction("a", "b").unwrap().queue.clone();
-        let Some(Queue::Phantom(queue)) = queue else {
-            panic!("{queue:?}");
-        };
-        assert_eq!((queue.limit_bytes, queue.mark), (u32::MAX, Some(Mark::None)));
+        assert_eq!(queue.unwrap().words, ["limit", "4294967295b", "mark", "none"]);
         assert!(run.topology.direction("b", "a").unwrap().queue.is_none());
         let metric = "queues.bottleneck.drops".parse().unwrap();
         assert!(loaded.scenario.check_metric(&metric).is_ok());

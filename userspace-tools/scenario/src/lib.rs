@@ -52,7 +52,7 @@ use xdc_measure::size::SizeClasses;
 use xdc_metric::bound::Bound;
 use xdc_metric::metric::{Asks, Metric};
 use xdc_netlink::deserialize_text;
-use xdc_proto::Mark;
+use xdc_netlink::phantom::Mark;
 
 use crate::dscp::Dscp;
 use crate::engine::Kind;

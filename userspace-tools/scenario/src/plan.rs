@@ -16,15 +16,12 @@ use xdc_base::error::{Error, Result};
 use xdc_base::text::nearest;
 use xdc_base::units::{Amount, Fraction, PPM, Rate, Size, Time};
 use xdc_measure::record::MAX_SCALE;
-use xdc_netlink::phantom::{
-    self,
-    words::{Mistake, WORDS},
-};
+use xdc_netlink::phantom::{self, Mark, WORDS};
+use xdc_netlink::words::Mistake;
 use xdc_proto::gates::Gate;
 use xdc_proto::{
-    BpfObject, Congctl, Direction, Faults, Flow, Job, Link, MAX_FLOWS, Mark, Node, PhantomQueue,
-    Plan, Policer, Queue, RunPlan, Switch, TCP_MEM, TcQueue, Topology, VERSION, WatchedQueue,
-    to_hex,
+    BpfObject, Congctl, Direction, Faults, Flow, Job, Link, MAX_FLOWS, Node, Plan, Policer, Queue,
+    RunPlan, Switch, TCP_MEM, Topology, VERSION, WatchedQueue, to_hex,
 };
 
 pub use self::flows::too_many;

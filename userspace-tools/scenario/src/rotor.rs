@@ -10,7 +10,7 @@ use xdc_base::error::{Error, Result};
 use xdc_base::text_schema;
 use xdc_base::units::{Size, Time};
 use xdc_netlink::{acceltor, deserialize_text};
-use xdc_proto::{ACCELTOR, MAX_PREFIXES, Queue, Rotor, TcQueue, Topology};
+use xdc_proto::{ACCELTOR, MAX_PREFIXES, Queue, Rotor, Topology};
 
 use crate::Scenario;
 use crate::dscp::Dscp;
@@ -283,11 +283,8 @@ pub fn place(
     timed.check().map_err(|(_, why)| Error::usage(why.sentence).hint(why.range))?;
     for link in &mut topology.links {
         if link.b == shape.packet && shape.racks.iter().any(|rack| rack.switch == link.a) {
-            link.ab.queue = Some(Queue::Tc(TcQueue {
-                kind: ACCELTOR.to_owned(),
-                words: words.clone(),
-                seed: None,
-            }));
+            link.ab.queue =
+                Some(Queue { kind: ACCELTOR.to_owned(), words: words.clone(), seed: None });
         }
     }
     let mut rotor = Rotor {
@@ -430,7 +427,7 @@ limit = "1.5MB"
     fn words_of(run: &RunPlan) -> String {
         let uplink = run.topology.links.iter().find(|link| link.a == "at0");
         match &uplink.unwrap().ab.queue {
-            Some(Queue::Tc(queue)) => format!(" {} ", queue.words.join(" ")),
+            Some(queue) => format!(" {} ", queue.words.join(" ")),
             queue => panic!("{queue:?}"),
         }
     }

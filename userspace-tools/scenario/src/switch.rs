@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use xdc_base::error::{Error, Result};
 use xdc_netlink::{fabric, phantom};
-use xdc_proto::{Change, Direction, Job, Plan, Queue, RunPlan, Tap, Topology};
+use xdc_proto::{Change, Direction, Job, Plan, RunPlan, Tap, Topology};
 
 use crate::engine::Kind;
 
@@ -132,16 +132,14 @@ fn obstacle_of(direction: &Direction) -> Option<String> {
         return Some("'reorder'".to_owned());
     }
     match &direction.queue {
-        Some(Queue::Tc(queue)) if queue.kind != phantom::KIND => {
-            Some(format!("the qdisc {}", queue.kind))
-        }
-        Some(Queue::Tc(queue)) => {
+        None => None,
+        Some(queue) if !queue.is_phantom() => Some(format!("the qdisc {}", queue.kind)),
+        Some(queue) => {
             let options = phantom::Options::from_words(&queue.words).ok()?;
             let colors = options.color_source?;
             let by_packet = [phantom::ColorSource::None, phantom::ColorSource::Dscp];
             (!by_packet.contains(&colors)).then(|| format!("'color {colors}'"))
         }
-        Some(Queue::Phantom(_)) | None => None,
     }
 }
 

@@ -9,7 +9,7 @@ pub trait Kind: 'static {
     /// TCA_KIND.
     const NAME: &'static str;
     /// Help text, one line per option.
-    const HELP: &'static str;
+    fn help() -> String;
     /// Number of statistics in each line of text.
     const LINES: &'static [usize];
     /// Encodes words as attributes.
@@ -29,9 +29,11 @@ macro_rules! kind {
 
         impl Kind for $name {
             const NAME: &'static str = $codec::KIND;
-            const HELP: &'static str = $codec::words::OPTIONS_HELP;
             const LINES: &'static [usize] = $lines;
 
+            fn help() -> String {
+                $codec::Options::help()
+            }
             fn encode(words: &[String]) -> std::result::Result<Vec<u8>, Mistake> {
                 Ok($codec::Options::from_words(words)?.encode())
             }

@@ -13,7 +13,7 @@ pub fn help<K: Kind>() -> String {
          A missing option has the module's default, or keeps its value; \
          'tc qdisc show' prints every value.\n",
         K::NAME,
-        K::HELP
+        K::help()
     )
 }
 

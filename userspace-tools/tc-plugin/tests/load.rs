@@ -58,7 +58,7 @@ fn this_machines_tc_reports_each_mistake() {
         (&["rate", "10"], "Error: argument \"10\" is wrong: rate: '10' is not a rate"),
         (&["drain", "1.5"], "is not a fraction from 0 to 1"),
         (&["mark", "maybe"], "`maybe` is not one of none, phantom, physical, either, both"),
-        (&["dscp-color", "64:red"], "'64' is not a DSCP from 0 to 63"),
+        (&["red-dscp", "64"], "'64' is not a DSCP from 0 to 63"),
         (&["limit"], "Command line is not complete: \"limit\" has no value."),
         (&["speed", "1"], "What is \"speed\"?\nUsage: ... phantom "),
     ] {

@@ -5,7 +5,7 @@ use xdc_measure::record::Record;
 use xdc_measure::throughput::{Line, MAX_POINTS, per_flow, throughput};
 use xdc_measure::{fairness, figures};
 use xdc_netlink::phantom;
-use xdc_proto::{Mark, Queue, RunPlan};
+use xdc_proto::RunPlan;
 
 use crate::plot::{self, BYTES, Chart, RATE, RATIO, TIME};
 
@@ -204,15 +204,9 @@ fn details(record: &Record) -> Vec<Chart> {
 fn marks_by_phantom(plan: &RunPlan, queue: usize) -> bool {
     let watched = &plan.watch[queue];
     let direction = plan.topology.direction(&watched.node, &watched.peer);
-    let mark = match direction.and_then(|d| d.queue.as_ref()) {
-        Some(Queue::Phantom(queue)) => queue.mark.map(Mark::name),
-        Some(Queue::Tc(queue)) if queue.kind == phantom::KIND => {
-            let mut words = queue.words.iter().map(String::as_str);
-            words.find(|&word| word == "mark").and_then(|_| words.next())
-        }
-        _ => None,
-    };
-    matches!(mark, Some("phantom" | "either" | "both"))
+    let queue = direction.and_then(|it| it.queue.as_ref()).filter(|queue| queue.is_phantom());
+    let options = queue.and_then(|queue| phantom::Options::from_words(&queue.words).ok());
+    options.is_some_and(|options| options.marks_by_phantom())
 }
 
 /// Highest point of each interval: a queue's plot must show peaks.

@@ -41,13 +41,8 @@ pub struct Shape<'a> {
 fn look(direction: &Direction) -> String {
     let Direction { rate_bps, delay_ns, queue, faults: _, policer } = direction;
     // Seeds of equal ports differ and are left out.
-    let queue = match queue {
-        Some(xdc_proto::Queue::Phantom(port)) => {
-            format!("{:?}", (port.limit_bytes, port.phantom_bytes))
-        }
-        other => format!("{other:?}"),
-    };
-    format!("{rate_bps} {delay_ns} {queue} {policer:?}")
+    let queue = queue.as_ref().map(|queue| (&queue.kind, &queue.words));
+    format!("{rate_bps} {delay_ns} {queue:?} {policer:?}")
 }
 
 /// Maximum links visited by [`colors`]. A larger network is drawn with some different nodes as one.

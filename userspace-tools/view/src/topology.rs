@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use xdc_netlink::phantom;
 use xdc_proto::{Direction, Link, Queue};
 
 use crate::plot::{STYLE, escape};
@@ -118,8 +119,8 @@ fn sign(svg: &mut String, (x, y): (f64, f64), queue: &Queue, watched: bool) {
 }
 
 fn foot(svg: &mut String, y: f64) {
-    let port = Queue::Tc(xdc_proto::TcQueue::default());
-    let phantom = Queue::Phantom(xdc_proto::PhantomQueue::default());
+    let port = Queue::default();
+    let phantom = Queue { kind: phantom::KIND.to_owned(), ..Queue::default() };
     let entries = [
         (&port, false, "port with a queue"),
         (&phantom, false, "with a phantom queue beside it"),
@@ -299,13 +300,16 @@ fn namespace(svg: &mut String, corner: (f64, f64), name: &str) {
 fn port(svg: &mut String, (x, y): (f64, f64), queue: Option<&Queue>) {
     let lines = match queue {
         None => vec!["FIFO, unlimited".to_owned()],
-        Some(Queue::Tc(queue)) => vec![queue.kind.clone()],
-        Some(Queue::Phantom(port)) => {
-            let mut lines = vec![format!("FIFO, {}", size(port.limit_bytes.into()))];
-            if let Some(bytes) = port.phantom_bytes {
+        Some(queue) if !queue.is_phantom() => vec![queue.kind.clone()],
+        Some(queue) => {
+            let options = phantom::Options::from_words(&queue.words).unwrap_or_default();
+            let limit =
+                options.limit_bytes.map_or(String::new(), |it| format!(", {}", size(it.into())));
+            let mut lines = vec![format!("FIFO{limit}")];
+            if let Some(bytes) = options.phantom_limit_bytes {
                 lines.push(format!("phantom, {}", size(bytes)));
             }
-            if let Some(ppm) = port.drain_ppm {
+            if let Some(ppm) = options.drain_ppm {
                 lines.push(format!("drains at {:.1} %", f64::from(ppm) / 1e4));
             }
             lines

@@ -8,6 +8,8 @@
 
 #[path = "../../../algo/mod.rs"]
 mod algo;
+#[path = "../../../net/sched/bounds.rs"]
+mod bounds;
 #[path = "../../../oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "../../../net/sched/phantom_config.rs"]

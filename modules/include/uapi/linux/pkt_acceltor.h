@@ -2,8 +2,8 @@
 /*
  * Netlink attributes and statistics of the queue discipline acceltor.
  *
- * This header is the single source of the ids; acceltor.yaml describes them for YNL, and the Rust codec in
- * userspace-tools/netlink is tested against both.
+ * Attributes and statistics come from net/sched/acceltor_table.rs and
+ * userspace-tools/netlink/src/acceltor.rs: UPDATE_DOCS=1 cargo test -p xdc-netlink
  *
  * Sizes are bytes, rates are bytes per second as in every *_RATE64 of tc, times are nanoseconds. New
  * attributes go to the end; a struct only grows.
@@ -17,35 +17,32 @@
 enum {
 	TCA_ACCELTOR_UNSPEC,
 	TCA_ACCELTOR_PAD,		/* in answers only */
-	TCA_ACCELTOR_RACKS,		/* u32: N, number of racks */
-	TCA_ACCELTOR_RACK,		/* u32: number of this rack, from 0 */
-	TCA_ACCELTOR_DAY,		/* u64 ns: T, length of a day */
-	TCA_ACCELTOR_NIGHT,		/* u64 ns: G, length of a night */
-	TCA_ACCELTOR_BASE_TIME,		/* s64 ns of the clock: start of day 0 */
-	TCA_ACCELTOR_CLOCKID,		/* s32 clockid_t: CLOCK_REALTIME, _MONOTONIC, _BOOTTIME or _TAI;
-					 * fixed at creation */
-	TCA_ACCELTOR_CIRCUIT_RATE64,	/* u64 bytes/s of a circuit */
-	TCA_ACCELTOR_PACKET_RATE64,	/* u64 bytes/s of the packet network's port; 0 = not shaped */
-	TCA_ACCELTOR_RTT,		/* u64 ns: Rp, round trip of the packet network */
-	TCA_ACCELTOR_QUEUES,		/* u32: K, queues of the calendar */
-	TCA_ACCELTOR_HIGH_LIMIT,	/* u32 bytes: size of the mice's queue */
-	TCA_ACCELTOR_LOW_LIMIT,		/* u32 bytes: size of the accelerated elephants' queue */
-	TCA_ACCELTOR_LIMIT,		/* u32 bytes: B, room of a queue of the calendar; of all of them
-					 * with blocking, and of all queues with unblocking */
-	TCA_ACCELTOR_ELEPHANTS,		/* u32: F, limit of elephants per pair of racks */
-	TCA_ACCELTOR_IDLE,		/* u64 ns: idle time that ends an elephant; 0 = 2 weeks */
-	TCA_ACCELTOR_SKETCH_BYTES,	/* u32: bytes in about a week from which a flow is an elephant */
-	TCA_ACCELTOR_OVERFLOW,		/* u8 enum tc_acceltor_overflow */
-	TCA_ACCELTOR_RESCUE,		/* u8 bool: accelerate early retransmissions */
-	TCA_ACCELTOR_GUARD,		/* u64 ns: end of a day in which nothing is sent */
-	TCA_ACCELTOR_LEAD,		/* u64 ns: delay to the circuit switch */
-	TCA_ACCELTOR_ECN,		/* u32 bytes: packet network's mark threshold; 0 = never */
-	TCA_ACCELTOR_POLICY,		/* u8 enum tc_acceltor_policy */
-	TCA_ACCELTOR_DETECT,		/* u8 enum tc_acceltor_detect */
-	TCA_ACCELTOR_DSCP,		/* u64 bitmap: bit n = packets of DSCP n are elephants */
-	TCA_ACCELTOR_PREFIXES,		/* nested TCA_ACCELTOR_PREFIXES_*: addresses of racks */
-	TCA_ACCELTOR_PEERS,		/* nested TCA_ACCELTOR_PEERS_*: the rack of each day of the week;
-					 * empty = (rack + 1 + day) mod N */
+	TCA_ACCELTOR_RACKS,		/* u32: Number of racks */
+	TCA_ACCELTOR_RACK,		/* u32: Number of this rack, from 0 */
+	TCA_ACCELTOR_DAY,		/* u64 ns: Duration of a circuit */
+	TCA_ACCELTOR_NIGHT,		/* u64 ns: Time between two circuits */
+	TCA_ACCELTOR_BASE_TIME,		/* s64: Start of day 0 on the clock, ns */
+	TCA_ACCELTOR_CLOCKID,		/* s32: Clock of the schedule; cannot be changed later */
+	TCA_ACCELTOR_CIRCUIT_RATE64,	/* u64 bytes/s: Rate of a circuit */
+	TCA_ACCELTOR_PACKET_RATE64,	/* u64 bytes/s: Rate of the port to the packet network; 0 = not shaped */
+	TCA_ACCELTOR_RTT,		/* u64 ns: RTT of the packet network */
+	TCA_ACCELTOR_QUEUES,		/* u32: Number of queues of the calendar */
+	TCA_ACCELTOR_HIGH_LIMIT,	/* u32 bytes: Limit of the mice's queue */
+	TCA_ACCELTOR_LOW_LIMIT,		/* u32 bytes: Limit of the accelerated elephants' queue */
+	TCA_ACCELTOR_LIMIT,		/* u32 bytes: Limit of a queue of the calendar */
+	TCA_ACCELTOR_ELEPHANTS,		/* u32: Most elephants per pair of racks */
+	TCA_ACCELTOR_IDLE,		/* u64 ns: Idle time after which an elephant is a mouse; 0 = 2 weeks */
+	TCA_ACCELTOR_SKETCH_BYTES,	/* u32 bytes: Size from which the sketch takes a flow for an elephant */
+	TCA_ACCELTOR_OVERFLOW,		/* u8 enum tc_acceltor_overflow: Drop or accelerate packets for a full queue */
+	TCA_ACCELTOR_RESCUE,		/* u8 bool: Accelerate elephants that come too early */
+	TCA_ACCELTOR_GUARD,		/* u64 ns: End of a day in which nothing is sent */
+	TCA_ACCELTOR_LEAD,		/* u64 ns: Delay to the circuit switch */
+	TCA_ACCELTOR_ECN,		/* u32 bytes: Backlog of the packet network's queues above which they mark; 0 = never */
+	TCA_ACCELTOR_POLICY,		/* u8 enum tc_acceltor_policy: Handling of elephants without a circuit */
+	TCA_ACCELTOR_DETECT,		/* u8 enum tc_acceltor_detect: Detection of elephants */
+	TCA_ACCELTOR_DSCP,		/* u64 bitmap, bit n = DSCP n: DSCPs of elephants */
+	TCA_ACCELTOR_PREFIXES,		/* nest: Address prefixes of racks */
+	TCA_ACCELTOR_PEERS,		/* nest: Peer rack of each day of the week; by default (rack + 1 + day) mod racks */
 	__TCA_ACCELTOR_MAX
 };
 
@@ -105,36 +102,36 @@ enum tc_acceltor_detect {
 
 /* TCA_STATS_APP. All counters start at 0 when the qdisc is created. */
 struct tc_acceltor_xstats {
-	__u64 packets_in;		/* = high + low + circuit + queued + drops, at any time */
-	__u64 bytes_in;
-	__u64 packets_high;		/* sent to the packet network: mice */
-	__u64 bytes_high;
-	__u64 packets_low;		/* sent there: accelerated */
-	__u64 bytes_low;
-	__u64 packets_circuit;		/* sent to the circuit switch */
-	__u64 bytes_circuit;
-	__u64 packets_queued;
-	__u64 backlog_high;		/* bytes queued now */
-	__u64 backlog_low;
-	__u64 backlog_today;		/* present day's queue, or at night the next day's */
-	__u64 backlog_later;
-	__u64 drops_high;		/* packets: no room */
-	__u64 drops_low;
-	__u64 drops_queue;
-	__u64 drops_blocked;		/* K days or more before their day */
-	__u64 drops_stale;		/* their day was over */
-	__u64 drops_reschedule;		/* schedule or clock changed */
-	__u64 drops_reset;		/* the device was taken down */
-	__u64 drops_filter;		/* dropped by a filter, or not splittable */
-	__u64 days;			/* days begun */
-	__u64 missed_days;		/* days with queued packets but none sent */
-	__u64 late_max_ns;		/* largest delay from a day's start to its first queued packet */
-	__u64 elephants;		/* present elephants */
-	__u64 promoted;			/* flows that became elephants */
-	__u64 evicted;			/* elephants that became mice */
-	__u64 rescued;			/* packets */
-	__u64 clock_jumps;		/* times that the clock was set back */
-	__u64 marked;			/* ECT turned CE */
+	__u64 packets_in;		/* Received packets */
+	__u64 bytes_in;			/* Received bytes */
+	__u64 packets_high;		/* Mice sent to the packet network, packets */
+	__u64 bytes_high;		/* Mice sent to the packet network, bytes */
+	__u64 packets_low;		/* Accelerated elephants sent to the packet network, packets */
+	__u64 bytes_low;		/* Accelerated elephants sent to the packet network, bytes */
+	__u64 packets_circuit;		/* Packets sent to the circuit switch */
+	__u64 bytes_circuit;		/* Bytes sent to the circuit switch */
+	__u64 packets_queued;		/* Queued packets */
+	__u64 backlog_high;		/* Queued bytes of mice */
+	__u64 backlog_low;		/* Queued bytes of accelerated elephants */
+	__u64 backlog_today;		/* Bytes queued for the current or next day */
+	__u64 backlog_later;		/* Bytes queued for later days */
+	__u64 drops_high;		/* Drops: mice's queue full */
+	__u64 drops_low;		/* Drops: accelerated elephants' queue full */
+	__u64 drops_queue;		/* Drops: calendar queue full */
+	__u64 drops_blocked;		/* Drops: K days or more before their day */
+	__u64 drops_stale;		/* Drops: day over */
+	__u64 drops_reschedule;		/* Drops: schedule or clock changed */
+	__u64 drops_reset;		/* Drops: device set down */
+	__u64 drops_filter;		/* Drops: by a filter, or not splittable */
+	__u64 days;			/* Days that have begun */
+	__u64 missed_days;		/* Days with queued packets on which nothing was sent */
+	__u64 late_max_ns;		/* Longest time from a day's start to the first packet that waited for it */
+	__u64 elephants;		/* Current elephants */
+	__u64 promoted;			/* Flows that became elephants */
+	__u64 evicted;			/* Flows that stopped being elephants */
+	__u64 rescued;			/* Early packets that were accelerated */
+	__u64 clock_jumps;		/* Times that the clock was set back */
+	__u64 marked;			/* Packets marked CE */
 };
 
 #endif /* _UAPI_XDC_PKT_ACCELTOR_H */

@@ -3,11 +3,11 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use xdc_netlink::{
-    Connection, Request, acceltor, phantom,
+    Connection, Request, phantom,
     qdisc::{self, Handle, Qdisc, QdiscState},
 };
 use xdc_proto::{
-    Direction, Faults, Mark, PhantomQueue, Queue, TcQueue,
+    Direction, Faults, Queue,
     privileged::{BadName, TcBatch},
 };
 
@@ -37,27 +37,24 @@ pub(super) fn egress(index: u32, direction: &Direction) -> Result<Vec<Request>> 
         return Ok(requests);
     };
     let parent = below(&wires);
-    let options = match queue {
-        Queue::Phantom(queue) => phantom_options(queue, direction.rate_bps),
-        Queue::Tc(queue) if queue.kind == phantom::KIND => tc_phantom_options(queue, direction)?,
-        Queue::Tc(_) => {
-            if direction.rate_bps > 0 {
-                requests.push(add(parent, CHILD, "htb", qdisc::htb(class_of(CHILD).minor)));
-                requests.push(
-                    Qdisc {
-                        index,
-                        parent: CHILD,
-                        handle: class_of(CHILD),
-                        kind: "htb",
-                        options: qdisc::htb_class(direction.rate_bps, htb_burst_ns(direction)),
-                    }
-                    .add_class(),
-                );
-            }
-            // tc adds the leaf: see `add_leaf`.
-            return Ok(requests);
+    if !queue.is_phantom() {
+        if direction.rate_bps > 0 {
+            requests.push(add(parent, CHILD, "htb", qdisc::htb(class_of(CHILD).minor)));
+            requests.push(
+                Qdisc {
+                    index,
+                    parent: CHILD,
+                    handle: class_of(CHILD),
+                    kind: "htb",
+                    options: qdisc::htb_class(direction.rate_bps, htb_burst_ns(direction)),
+                }
+                .add_class(),
+            );
         }
-    };
+        // tc adds the leaf: see `add_leaf`.
+        return Ok(requests);
+    }
+    let options = phantom_options(queue, direction)?;
     requests.push(add(parent, CHILD, phantom::KIND, options.encode()));
     Ok(requests)
 }
@@ -68,12 +65,9 @@ pub(super) fn add_leaf(
     device: &str,
     direction: &Direction,
 ) -> Result<(), BadName> {
-    let Some(Queue::Tc(queue)) = &direction.queue else {
+    let Some(queue) = direction.queue.as_ref().filter(|queue| !queue.is_made_by_agent()) else {
         return Ok(());
     };
-    if queue.kind == phantom::KIND || queue.kind == acceltor::KIND {
-        return Ok(());
-    }
     let parent = match direction.rate_bps {
         0 => below(&wires(0, direction, None)),
         _ => class_of(CHILD),
@@ -175,12 +169,12 @@ pub fn is_wire(state: &QdiscState) -> bool {
 
 /// Whether a qdisc is the queue of a direction.
 pub fn is_queue(state: &QdiscState, queue: &Queue) -> bool {
-    match queue {
-        Queue::Phantom(_) => state.handle == CHILD,
-        Queue::Tc(queue) if queue.kind == phantom::KIND => state.handle == CHILD,
-        Queue::Tc(queue) if queue.kind == acceltor::KIND => state.handle == ROOT,
-        Queue::Tc(_) => state.handle == LEAF,
-    }
+    let handle = match queue {
+        queue if queue.is_phantom() => CHILD,
+        queue if queue.is_acceltor() => ROOT,
+        _ => LEAF,
+    };
+    state.handle == handle
 }
 
 pub(super) fn htb_burst_ns(direction: &Direction) -> u64 {
@@ -189,32 +183,10 @@ pub(super) fn htb_burst_ns(direction: &Direction) -> u64 {
     burst_ns.min(HTB_BURST_MAX_NS.into()) as u64
 }
 
-/// Parses a tc phantom queue; the rate defaults to the link's.
-pub fn tc_phantom_options(queue: &TcQueue, direction: &Direction) -> Result<phantom::Options> {
+/// Parses the words of phantom; the rate defaults to the link's.
+pub fn phantom_options(queue: &Queue, direction: &Direction) -> Result<phantom::Options> {
     let mut options = phantom::Options::from_words(&queue.words).map_err(|err| anyhow!("{err}"))?;
     options.rate_bytes_per_s.get_or_insert(direction.rate_bps / 8);
     options.seed = options.seed.or(queue.seed);
     Ok(options)
-}
-
-pub fn phantom_options(queue: &PhantomQueue, rate_bps: u64) -> phantom::Options {
-    phantom::Options {
-        limit_bytes: Some(queue.limit_bytes),
-        seed: queue.seed,
-        rate_bytes_per_s: Some(rate_bps / 8),
-        phantom_limit_bytes: queue.phantom_bytes,
-        drain_ppm: queue.drain_ppm,
-        pmin_ppm: queue.pmin_ppm,
-        pmax_ppm: queue.pmax_ppm,
-        min_ppm: queue.min_ppm,
-        max_ppm: queue.max_ppm,
-        mark: queue.mark.map(|mark| match mark {
-            Mark::None => phantom::Mark::None,
-            Mark::Phantom => phantom::Mark::Phantom,
-            Mark::Physical => phantom::Mark::Physical,
-            Mark::Either => phantom::Mark::Either,
-            Mark::Both => phantom::Mark::Both,
-        }),
-        ..Default::default()
-    }
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Notes about ports and their marks.
 
-use xdc_proto::{
-    Direction, ETHERNET_HEADER_BYTES, Ecn, Mark, Queue, RunPlan, TcQueue,
-    defaults::{PHANTOM_BYTES, PMAX_PPM, PMIN_PPM},
-};
+use xdc_netlink::phantom::{Mark, Options};
+use xdc_proto::{Direction, ETHERNET_HEADER_BYTES, Ecn, Queue, RunPlan};
 
 use super::flows::pairs;
 use super::{by_cause, flows, grouped, names};
@@ -14,8 +12,6 @@ use crate::ways::{Port, Ways};
 
 /// A single flow cannot fill a link whose phantom queue marks every packet below this many packets.
 const LEAST_PACKETS: u64 = 10;
-
-const PHANTOM: &str = "phantom";
 
 /// Qdiscs that mark only with one of these words. A qdisc in neither list may mark.
 const MARK_IF_ASKED: &[(&str, &[&str])] = &[
@@ -49,25 +45,22 @@ const NEVER_MARK: &[&str] = &[
 fn never_marks(direction: &Direction) -> Option<String> {
     match &direction.queue {
         None => Some("no queue".to_owned()),
-        Some(Queue::Phantom(queue)) => {
-            (queue.mark == Some(Mark::None)).then(|| "a drop-tail queue".to_owned())
+        Some(queue) if queue.is_phantom() => {
+            (options(queue).mark == Some(Mark::None)).then(|| "a drop-tail queue".to_owned())
         }
-        Some(Queue::Tc(queue)) => (!may_mark(queue)).then(|| format!("'{}'", tc_text(queue))),
+        Some(queue) => (!may_mark(queue)).then(|| format!("'{}'", tc_text(queue))),
     }
 }
 
-fn tc_text(queue: &TcQueue) -> String {
+fn tc_text(queue: &Queue) -> String {
     let words = [queue.kind.as_str()].into_iter();
     let words: Vec<_> = words.chain(queue.words.iter().map(String::as_str)).collect();
     words.join(" ")
 }
 
-fn may_mark(queue: &TcQueue) -> bool {
+fn may_mark(queue: &Queue) -> bool {
     let has = |word: &str| queue.words.iter().any(|own| own == word);
     let kind = queue.kind.as_str();
-    if kind == PHANTOM {
-        return word_after(queue, "mark") != Some(Mark::None.name());
-    }
     if let Some((_, words)) = MARK_IF_ASKED.iter().find(|(name, _)| *name == kind) {
         return words.iter().any(|word| has(word));
     }
@@ -77,9 +70,9 @@ fn may_mark(queue: &TcQueue) -> bool {
     !NEVER_MARK.contains(&kind)
 }
 
-fn word_after<'a>(queue: &'a TcQueue, word: &str) -> Option<&'a str> {
-    let at = queue.words.iter().position(|own| own == word)?;
-    queue.words.get(at + 1).map(String::as_str)
+/// Options of phantom; the guest has accepted the words.
+fn options(queue: &Queue) -> Options {
+    Options::from_words(&queue.words).unwrap_or_default()
 }
 
 /// Notes about ECN flows without a marking port on their path.
@@ -133,37 +126,15 @@ pub(super) fn never_mark(record: &Record) -> Vec<Note> {
 /// Size of a marking phantom queue, if the plan gives one, and the share of it from which every
 /// packet is marked, ppm. None for other queues.
 fn phantom(direction: &Direction) -> Option<(Option<u64>, u32)> {
-    let by_phantom = |mark: &str| {
-        let marks = [Mark::Phantom, Mark::Either, Mark::Both];
-        marks.iter().any(|by| by.name() == mark)
-    };
-    match direction.queue.as_ref()? {
-        Queue::Phantom(queue) => by_phantom(queue.mark.unwrap_or(Mark::Phantom).name())
-            .then(|| (queue.phantom_bytes, queue.pmax_ppm.unwrap_or(PMAX_PPM))),
-        Queue::Tc(queue) => {
-            let is_one = queue.kind == PHANTOM;
-            let mark = word_after(queue, "mark").unwrap_or(Mark::Phantom.name());
-            let size = word_after(queue, PHANTOM);
-            // An unparsed size still counts as a size.
-            let size = size.map(|text| tc_bytes(text).unwrap_or(u64::MAX));
-            (is_one && by_phantom(mark)).then_some((size, PMAX_PPM))
-        }
-    }
+    let queue = direction.queue.as_ref().filter(|queue| queue.is_phantom())?;
+    let options = options(queue);
+    let pmax_ppm = options.pmax_ppm.unwrap_or(default_of("pmax") as u32);
+    options.marks_by_phantom().then_some((options.phantom_limit_bytes, pmax_ppm))
 }
 
-/// Parses a size in tc's units: 1kb is 1024 bytes.
-fn tc_bytes(text: &str) -> Option<u64> {
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.');
-    let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));
-    let unit = unit.to_ascii_lowercase();
-    let unit_bytes = match unit.trim_end_matches('b') {
-        "" => 1.0,
-        "k" => 1024.0,
-        "m" => 1024.0 * 1024.0,
-        "g" => 1024.0 * 1024.0 * 1024.0,
-        _ => return None,
-    };
-    Some((number.parse::<f64>().ok()? * unit_bytes) as u64)
+/// The module's default of an option of phantom.
+fn default_of(name: &str) -> u64 {
+    Options::default_of(name).and_then(|default| default.try_into().ok()).unwrap_or(0)
 }
 
 /// Notes about phantom queues of default size, and those too small for one flow.
@@ -192,8 +163,8 @@ pub(super) fn phantoms(plan: &RunPlan) -> Vec<Note> {
             "the phantom queue {} has the module's default of {} bytes, since the scenario sets none: \
              marks begin at {} bytes (set 'phantom = \"1bdp\"')",
             several(first(&is_default), count),
-            grouped(PHANTOM_BYTES),
-            grouped(PHANTOM_BYTES * u64::from(PMIN_PPM) / 1_000_000)
+            grouped(default_of("phantom")),
+            grouped(default_of("phantom") * default_of("pmin") / 1_000_000)
         )
     });
     let small = |port: Port| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Each condition yields one sentence; an ordinary run yields none.
 
-use xdc_proto::{Change, Direction, Ecn, End, Event, Mark, PhantomQueue, Queue, TcQueue};
+use xdc_proto::{Change, Direction, Ecn, End, Event, Queue};
 
 use super::*;
 use crate::figures::{Windows, run};
@@ -21,17 +21,12 @@ fn counter(name: &str) -> usize {
 }
 
 fn phantom(phantom_bytes: u64) -> Queue {
-    Queue::Phantom(PhantomQueue {
-        limit_bytes: 1_000_000,
-        phantom_bytes: Some(phantom_bytes),
-        mark: Some(Mark::Phantom),
-        ..PhantomQueue::default()
-    })
+    tc(&format!("phantom limit 1000000b phantom {phantom_bytes}b mark phantom"))
 }
 
 fn tc(text: &str) -> Queue {
     let mut words = text.split(' ').map(str::to_owned);
-    Queue::Tc(TcQueue { kind: words.next().unwrap(), words: words.collect(), seed: None })
+    Queue { kind: words.next().unwrap(), words: words.collect(), seed: None }
 }
 
 fn port(record: &mut Record) -> &mut Direction {
@@ -107,8 +102,7 @@ fn flows_that_fell_back_to_reno_are_counted_with_the_reason() {
 fn a_port_that_never_marks_is_noted() {
     let mut record = ordinary();
     record.totals.as_mut().unwrap().marks = 0;
-    let drop_tail =
-        Queue::Phantom(PhantomQueue { mark: Some(Mark::None), ..PhantomQueue::default() });
+    let drop_tail = tc("phantom mark none");
     for (queue, marks) in [
         (tc("pfifo limit 100"), false),
         (tc("fq_codel noecn"), false),

@@ -3,7 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::codec;
+use crate::{codec, words::Choice};
 
 /// A clockid_t of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,10 @@ impl FromStr for ClockId {
             format!("`{text}` is not one of {names}")
         })
     }
+}
+
+impl Choice for ClockId {
+    const FORM: &str = "REALTIME|TAI|BOOTTIME|MONOTONIC";
 }
 
 impl codec::Value for ClockId {

@@ -4,10 +4,12 @@
 use std::net::IpAddr;
 
 use netlink_packet_core::NLA_F_NESTED;
+use serde_json::{Value, json};
 
 use crate::{
     attributes::{Attributes, parse},
     codec,
+    words::{NONE, Textual, list},
 };
 
 /// TCA_ACCELTOR_PREFIXES_PREFIX.
@@ -114,16 +116,65 @@ impl codec::Value for Peers {
     }
 }
 
+pub(super) struct Prefixes;
+pub(super) struct PeersOrAuto;
+
+impl Textual<Vec<Prefix>> for Prefixes {
+    const FORM: &str = "CIDR=RACK,...";
+    fn read(text: &str) -> Result<Vec<Prefix>, String> {
+        if text == NONE {
+            return Ok(Vec::new());
+        }
+        let read = |text: &str| {
+            let bad = || format!("'{text}' is not CIDR=RACK (example: 10.0.1.0/24=1)");
+            let (cidr, rack) = text.split_once('=').ok_or_else(bad)?;
+            let (addr, bits) = cidr.split_once('/').ok_or_else(bad)?;
+            let addr: IpAddr = addr.parse().map_err(|_| bad())?;
+            let bits: u8 = bits.parse().map_err(|_| bad())?;
+            if bits > if addr.is_ipv4() { 32 } else { 128 } {
+                return Err(bad());
+            }
+            let rack = rack.parse().map_err(|_| bad())?;
+            Ok(Prefix { addr, bits, rack })
+        };
+        text.split(',').map(read).collect()
+    }
+    fn print(value: &Vec<Prefix>) -> String {
+        list(value, |it| format!("{}/{}={}", it.addr, it.bits, it.rack), NONE)
+    }
+    fn json(value: &Vec<Prefix>) -> Value {
+        let racks = value.iter();
+        let racks = racks.map(|it| (format!("{}/{}", it.addr, it.bits), json!(it.rack)));
+        Value::Object(racks.collect())
+    }
+}
+
+/// Text of the default list of peers.
+const AUTO: &str = "auto";
+
+impl Textual<Peers> for PeersOrAuto {
+    const FORM: &str = "RACK,...";
+    fn read(text: &str) -> Result<Peers, String> {
+        if text == AUTO {
+            return Ok(Peers::default());
+        }
+        let bad = |_| format!("'{text}' is not RACK,... (example: 1,2,3)");
+        let racks: Result<_, _> = text.split(',').map(str::parse).collect();
+        racks.map(Peers).map_err(bad)
+    }
+    fn print(value: &Peers) -> String {
+        list(&value.0, u16::to_string, AUTO)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use saphyr::{LoadableYamlNode as _, Yaml};
 
     use super::*;
     use crate::acceltor::Options;
-    use crate::codec::{
-        Value as _,
-        tests::{members_of, of, text},
-    };
+    use crate::codec::Value as _;
+    use crate::tests::{members_of, of, text};
 
     const HEADER: &str = include_str!("../../../../modules/include/uapi/linux/pkt_acceltor.h");
     const SPECIFICATION: &str =

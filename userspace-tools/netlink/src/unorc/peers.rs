@@ -254,7 +254,7 @@ mod tests {
     use saphyr::{LoadableYamlNode as _, Yaml};
 
     use super::*;
-    use crate::codec::tests::{members_of, of, text};
+    use crate::tests::{members_of, of, text};
 
     const HEADER: &str = include_str!("../../../../modules/include/uapi/linux/unorc.h");
 

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use xdc_base::error::{Error, Key};
 use xdc_base::units::Amount;
-use xdc_netlink::phantom::Options;
 use xdc_netlink::unorc;
 
 use super::Mistakes;
@@ -101,24 +100,13 @@ fn one(spec: &QueueSpec, cc: &crate::Cc, mtu: u32) -> Result<(), Error> {
     }
     // Sizes in BDP are checked with their port, so any BDP serves here.
     const ANY_BDP_BYTES: u64 = 1_000_000;
-    let queue = phantom(spec, cc.mark, ANY_BDP_BYTES)?;
-    let options = Options {
-        limit_bytes: Some(queue.limit_bytes),
-        phantom_limit_bytes: queue.phantom_bytes,
-        drain_ppm: queue.drain_ppm,
-        pmin_ppm: queue.pmin_ppm,
-        pmax_ppm: queue.pmax_ppm,
-        min_ppm: queue.min_ppm,
-        max_ppm: queue.max_ppm,
-        ..Options::default()
-    };
+    let options = phantom(spec, cc.mark, ANY_BDP_BYTES)?;
     options
         .check()
         .map_err(|(name, why)| Error::usage(why.sentence).hint(why.range).at(at![name]))?;
     match spec.limit {
-        Some(Amount::Bytes(_)) => {
-            one_packet(queue.limit_bytes, mtu).map_err(|err| err.at(at!["limit"]))
-        }
+        Some(Amount::Bytes(_)) => one_packet(options.limit_bytes.unwrap_or(u32::MAX), mtu)
+            .map_err(|err| err.at(at!["limit"])),
         _ => Ok(()),
     }
 }

@@ -7,8 +7,7 @@ use std::sync::{LazyLock, Mutex};
 
 use xdc_base::error::Error;
 use xdc_base::text::nearest;
-use xdc_netlink::{acceltor, phantom};
-use xdc_proto::TcQueue;
+use xdc_proto::Queue;
 use xdc_proto::privileged::tc_dry_run;
 
 use super::Mistakes;
@@ -97,16 +96,16 @@ const KINDS: &[&str] = &[
 ];
 
 /// Error of tc for these words; None if it accepts them or is missing.
-fn refused(text: &str, queue: &TcQueue) -> Option<String> {
+fn refused(text: &str, queue: &Queue) -> Option<String> {
     static KNOWN: LazyLock<Mutex<HashMap<String, Option<String>>>> = LazyLock::new(Mutex::default);
-    if queue.kind == phantom::KIND || queue.kind == acceltor::KIND {
+    if queue.is_made_by_agent() {
         return None;
     }
     let mut known = KNOWN.lock().ok()?;
     known.entry(text.to_owned()).or_insert_with(|| ask(text, queue)).clone()
 }
 
-fn ask(text: &str, queue: &TcQueue) -> Option<String> {
+fn ask(text: &str, queue: &Queue) -> Option<String> {
     let output = tc_dry_run(queue).ok()??.output().ok()?;
     let said = String::from_utf8_lossy(&output.stderr);
     judged(text, &said)

@@ -92,12 +92,14 @@ pub(super) fn flows(
 
 /// Checks that a full packet fits into each queue on the flows' paths, sizes in `bdp` included.
 pub(super) fn have_room(paths: &Paths<'_>, flows: &[Flow]) -> Result<()> {
-    let is_small = |link: &Link, direction: &Direction| match &direction.queue {
-        Some(Queue::Phantom(queue)) => one_packet(queue.limit_bytes, link.mtu).is_err(),
-        _ => false,
+    let fits = |link: &Link, direction: &Direction| {
+        let queue = direction.queue.as_ref().filter(|queue| queue.is_phantom());
+        let options = queue.and_then(|queue| phantom::Options::from_words(&queue.words).ok());
+        let limit_bytes = options.and_then(|options| options.limit_bytes);
+        limit_bytes.map_or(Ok(()), |limit_bytes| one_packet(limit_bytes, link.mtu))
     };
     let mut links = paths.topology().links.iter();
-    if !links.any(|link| is_small(link, &link.ab) || is_small(link, &link.ba)) {
+    if links.all(|link| fits(link, &link.ab).is_ok() && fits(link, &link.ba).is_ok()) {
         return Ok(());
     }
     let mut ends: Vec<_> = flows.iter().map(|flow| (&flow.src, &flow.dst)).collect();
@@ -105,12 +107,9 @@ pub(super) fn have_room(paths: &Paths<'_>, flows: &[Flow]) -> Result<()> {
     ends.dedup();
     for (src, dst) in ends {
         for (link, direction) in paths.walk(src, dst)? {
-            if let Some(Queue::Phantom(queue)) = &direction.queue {
-                let checked = one_packet(queue.limit_bytes, link.mtu);
-                checked.map_err(|err| {
-                    err.about(format!("between '{}' and '{}'", link.a, link.b)).at(at!["queues"])
-                })?;
-            }
+            fits(link, direction).map_err(|err| {
+                err.about(format!("between '{}' and '{}'", link.a, link.b)).at(at!["queues"])
+            })?;
         }
     }
     Ok(())

@@ -36,7 +36,7 @@ pub(super) fn queues<'a>(scenario: &'a Scenario, cc: &Cc) -> Result<BTreeMap<&'a
                 err.about(format!("[queues.{name}]")).below(&table)
             };
             let queue = match spec.has_bdps() && spec.tc.is_none() {
-                true => Queue::Phantom(PhantomQueue::default()),
+                true => Queue { kind: phantom::KIND.to_owned(), ..Queue::default() },
                 false => queue(&spec, cc.mark, 0).map_err(about)?,
             };
             let mark = cc.mark;
@@ -84,11 +84,7 @@ pub(super) fn size_by_bdp(
             let bits = u128::from(direction.rate_bps) * u128::from(rtt_ns);
             let bdp_bytes = u64::try_from(bits / 8_000_000_000).unwrap_or(u64::MAX);
             let mut sized = queue(&own.spec, own.mark, bdp_bytes).map_err(about)?;
-            if let (Queue::Phantom(sized), Some(Queue::Phantom(unsized_one))) =
-                (&mut sized, &direction.queue)
-            {
-                sized.seed = unsized_one.seed;
-            }
+            sized.seed = direction.queue.as_ref().and_then(|queue| queue.seed);
             direction.queue = Some(sized);
         }
     }
@@ -101,29 +97,29 @@ pub(super) const MAX_LIMIT: Size = Size(u32::MAX as u64);
 /// Builds a queue; `bdp_bytes` is the product of the port's rate and RTT.
 pub(super) fn queue(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<Queue> {
     match &spec.tc {
-        Some(text) => tc(text, mark).map(Queue::Tc),
-        None => phantom(spec, mark, bdp_bytes).map(Queue::Phantom),
+        Some(text) => tc(text, mark),
+        None => phantom(spec, mark, bdp_bytes).map(|options| of_phantom(&options)),
     }
 }
 
 /// Splits tc's words and checks each.
-pub fn tc_words(text: &str) -> Result<TcQueue> {
+pub fn tc_words(text: &str) -> Result<Queue> {
     let mut words = text.split_whitespace().map(str::to_owned);
     let kind = words.next();
     let kind =
         kind.ok_or_else(|| Error::usage("'tc' is empty").hint("for example \"fq_codel ecn\""))?;
-    let queue = TcQueue { kind, words: words.collect(), seed: None };
+    let queue = Queue { kind, words: words.collect(), seed: None };
     queue.check_names()?;
     Ok(queue)
 }
 
 /// Parses a queue in tc's words. Phantom's options are checked here, so that a mistake costs no
 /// run.
-pub fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
-    let TcQueue { kind, mut words, .. } = tc_words(text)?;
+pub fn tc(text: &str, mark: Mark) -> Result<Queue> {
+    let Queue { kind, mut words, .. } = tc_words(text)?;
     if kind == phantom::KIND {
         if !words.iter().any(|word| word == "mark") {
-            words.extend(["mark".to_owned(), mark.name().to_owned()]);
+            words.extend(["mark".to_owned(), mark.to_string()]);
         }
         let options = phantom::Options::from_words(&words).map_err(|mistake| {
             let names: Vec<_> = WORDS.iter().map(|word| word.name).collect();
@@ -140,10 +136,16 @@ pub fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
         let checked = options.check();
         checked.map_err(|(_, why)| Error::usage(why.sentence).hint(why.range))?;
     }
-    Ok(TcQueue { kind, words, seed: None })
+    Ok(Queue { kind, words, seed: None })
 }
 
-pub fn phantom(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<PhantomQueue> {
+/// Queue of the qdisc phantom.
+fn of_phantom(options: &phantom::Options) -> Queue {
+    Queue { kind: phantom::KIND.to_owned(), words: options.word_list(), seed: None }
+}
+
+/// Options of phantom by a `[queues.NAME]`.
+pub fn phantom(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<phantom::Options> {
     let bytes = |amount: Amount| amount.bytes(bdp_bytes);
     let limit = spec.limit.map(bytes).filter(|limit| limit.0 > 0).ok_or_else(|| {
         let sentence = spec.limit.map_or("a queue needs a 'limit' above 0".to_owned(), |limit| {
@@ -161,18 +163,19 @@ pub fn phantom(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<PhantomQu
             }
         }
     };
-    Ok(PhantomQueue {
-        limit_bytes: u32::try_from(limit.0).map_err(|_| {
-            Error::usage(format!("the limit {limit} is above {MAX_LIMIT}")).at(at!["limit"])
-        })?,
-        seed: None,
-        phantom_bytes: spec.phantom.map(|amount| bytes(amount).0),
+    let limit_bytes = u32::try_from(limit.0).map_err(|_| {
+        Error::usage(format!("the limit {limit} is above {MAX_LIMIT}")).at(at!["limit"])
+    })?;
+    Ok(phantom::Options {
+        limit_bytes: Some(limit_bytes),
+        phantom_limit_bytes: spec.phantom.map(|amount| bytes(amount).0),
         drain_ppm: spec.drain.map(|fraction| fraction.0),
         pmin_ppm: spec.pmin.map(|fraction| fraction.0),
         pmax_ppm: spec.pmax.map(|fraction| fraction.0),
         min_ppm: of_limit("min", spec.min)?,
         max_ppm: of_limit("max", spec.max)?,
         mark: Some(spec.mark.unwrap_or(mark)),
+        ..phantom::Options::default()
     })
 }
 

@@ -23,11 +23,10 @@ fn small(cc: &str, scale: u32) -> RunPlan {
     }
 }
 
-fn port(run: &RunPlan) -> PhantomQueue {
-    match &run.topology.direction("s", "r").unwrap().queue {
-        Some(Queue::Phantom(queue)) => queue.clone(),
-        queue => panic!("{queue:?}"),
-    }
+fn port(run: &RunPlan) -> phantom::Options {
+    let queue = run.topology.direction("s", "r").unwrap().queue.as_ref().unwrap();
+    let options = phantom::Options::from_words(&queue.words).unwrap();
+    phantom::Options { seed: queue.seed, ..options }
 }
 
 fn sysctl<'a>(run: &'a RunPlan, name: &str) -> Option<&'a str> {
@@ -41,10 +40,7 @@ fn every_port_has_its_own_reproducible_seed() {
     let seeds = || {
         let links = topology_of(fabric).links.into_iter();
         let queues = links.flat_map(|link| [link.ab.queue, link.ba.queue]);
-        let seeds = queues.filter_map(|queue| match queue {
-            Some(Queue::Phantom(queue)) => Some(queue.seed.expect("a seed")),
-            _ => None,
-        });
+        let seeds = queues.flatten().map(|queue| queue.seed.expect("a seed"));
         seeds.collect::<Vec<_>>()
     };
     let different: BTreeSet<_> = seeds().into_iter().collect();
@@ -140,13 +136,13 @@ fn a_bdp_uses_the_port_rate_and_the_longest_rtt() {
     let bdp = |mbps: u64, rtt_ns: u64| mbps * rtt_ns / 8_000;
     let phantom = "queues.port.phantom=1bdp";
     let base = port_with(&[phantom], 1);
-    assert_eq!(base.phantom_bytes, Some(bdp(1000, 113_168)));
+    assert_eq!(base.phantom_limit_bytes, Some(bdp(1000, 113_168)));
     // Only this port is ten times as fast: the last hop's ACK takes less time.
     let faster = port_with(&[phantom, "topology.links.1.rate=10gbit"], 1);
-    assert_eq!(faster.phantom_bytes, Some(bdp(10_000, 112_692)));
+    assert_eq!(faster.phantom_limit_bytes, Some(bdp(10_000, 112_692)));
     assert_eq!(faster.seed, base.seed);
     let stated = port_with(&["queues.port.limit=2bdp", "queues.port.rtt=1ms"], 1);
-    assert_eq!(stated.limit_bytes, 250_000);
+    assert_eq!(stated.limit_bytes, Some(250_000));
     // min is 25 kB, max 75 %.
     let ppm = (stated.min_ppm, stated.max_ppm);
     assert_eq!(ppm, (Some(100_000), Some(750_000)));
@@ -154,7 +150,7 @@ fn a_bdp_uses_the_port_rate_and_the_longest_rtt() {
         port_with(&["queues.port.limit=1bdp", "queues.port.min=0.5bdp", "queues.port.rtt=1ms"], 1);
     assert_eq!(half.min_ppm, Some(500_000));
     // The scale divides the rate and multiplies the RTT.
-    assert_eq!(port_with(&[phantom], 10).phantom_bytes, base.phantom_bytes);
+    assert_eq!(port_with(&[phantom], 10).phantom_limit_bytes, base.phantom_limit_bytes);
 }
 
 #[test]

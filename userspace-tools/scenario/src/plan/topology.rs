@@ -161,10 +161,7 @@ pub(super) fn topology<'a>(
 
 /// Memory of tc's words in bytes.
 pub(super) fn words_bytes(queue: &Queue) -> usize {
-    match queue {
-        Queue::Phantom(_) => 0,
-        Queue::Tc(queue) => text_bytes(queue.words.iter().map(String::as_str)),
-    }
+    text_bytes(queue.words.iter().map(String::as_str))
 }
 
 pub(super) fn sysctl_bytes(sysctls: &[(String, String)]) -> usize {
@@ -209,10 +206,8 @@ pub(super) fn faults(
 
 /// Seeds a queue. The seed is mixed, since netem uses `seed` itself.
 pub(super) fn seed_queue(direction: &mut Direction, seed: u64) {
-    match &mut direction.queue {
-        Some(Queue::Phantom(queue)) => queue.seed = Some(mix(seed)),
-        Some(Queue::Tc(queue)) => queue.seed = Some(mix(seed)),
-        None => {}
+    if let Some(queue) = &mut direction.queue {
+        queue.seed = Some(mix(seed));
     }
 }
 

@@ -10,7 +10,7 @@ use xdc_base::home::Home;
 use xdc_base::owned;
 use xdc_base::text::printable;
 use xdc_base::units::Size;
-use xdc_proto::{Direction, Flow, Job, Link, Queue, RunPlan, Topology, WatchedQueue};
+use xdc_proto::{Direction, Flow, Job, Link, RunPlan, Topology, WatchedQueue};
 use xdc_scenario::paths::Paths;
 use xdc_scenario::plan::plan;
 use xdc_scenario::{Scenario, switch};
@@ -157,7 +157,7 @@ fn words(scenario: &Scenario, run: &RunPlan, paths: &Paths, shape: &Shape) -> Re
         );
         let uplinks = run.topology.links.iter();
         let mut queues = uplinks.filter_map(|link| link.ab.queue.as_ref());
-        if let Some(Queue::Tc(queue)) = queues.find(|queue| queue.is_made_by_agent()) {
+        if let Some(queue) = queues.find(|queue| queue.is_made_by_agent()) {
             text += &format!("  {} {}\n", queue.kind, queue.words.join(" "));
         }
     }

@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use serde_json::{Map, Value, json};
 use xdc_base::error::{Error, Result};
 use xdc_base::text::printable;
-use xdc_netlink::phantom::{self, Options, Xstats, words::OPTIONS_HELP};
+use xdc_netlink::phantom::{self, Options, Xstats};
 use xdc_netlink::qdisc::{self, Handle, Qdisc, QdiscState};
 use xdc_netlink::{Connection, Request};
 
@@ -19,11 +19,12 @@ pub static HELP: LazyLock<String> = LazyLock::new(|| {
 Syntax:
   dev DEV (root | parent MAJ:MIN) [handle MAJ:] phantom OPTION...
 
-{OPTIONS_HELP}
+{}
 A missing option has the module's default, or keeps its value; 'xdc qdisc show' prints every value.
 
 Example:
-  xdc qdisc add dev eth1 root phantom limit 1mb rate 10gbit phantom 22400kb drain 0.9 pmin 2% pmax 60%"
+  xdc qdisc add dev eth1 root phantom limit 1mb rate 10gbit phantom 22400kb drain 0.9 pmin 2% pmax 60%",
+        Options::help()
     )
 });
 
@@ -296,7 +297,7 @@ mod tests {
 
     const FULL: &str = "dev eth1 root phantom limit 1mb rate 10gbit phantom 22400kb drain 0.9 \
                         pmin 2% pmax 60% mark either at enqueue min 25% max 75% red-limit 400kb \
-                        yellow-limit 600kb dscp-color 8:red,10:yellow";
+                        yellow-limit 600kb red-dscp 8 yellow-dscp 10";
 
     #[test]
     fn the_example_of_the_manual_is_parsed() {
@@ -345,8 +346,8 @@ mod tests {
             "dev e root phantom speed 1gbit",
             "dev e root phantom mark sometimes",
             "dev e root phantom drain 1.5",
-            "dev e root phantom dscp-color 64:red",
-            "dev e root phantom dscp-color 8:pink",
+            "dev e root phantom red-dscp 64",
+            "dev e root phantom yellow-dscp pink",
             "dev e parent x phantom",
         ] {
             assert!(parse(&words(bad)).is_err(), "{bad}");
